@@ -16,7 +16,6 @@ def finished(shared):
 
     def make(folder):
         options = ["--epochs", "2", "--batch-size", "8", "--set", "export.onnx=true"]
-        options += ["--", "--direct_num_workers=1"]
         result = invoke(small_set(folder), folder / "out", *options)
         assert result.exit_code == 0, (result.output, result.exception)
         return {"stdout": result.stdout, "stderr": result.stderr}
@@ -41,7 +40,7 @@ def tracked(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)  # where MLflow keeps artifacts
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-        result = invoke(small_set(folder), output, *options, "--", "--direct_num_workers=1")
+        result = invoke(small_set(folder), output, *options)
     assert result.exit_code == 0, (result.output, result.exception)
     return output
 

@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies
@@ -9,7 +11,7 @@ from tfrank_sel.features import Number
 from tfrank_sel.pipelines.analysis import drift, sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
 from tfrank_sel.pipelines.configuration.data import Gates
-from tfrank_sel.pipelines.ingestion.stored import PackedLists
+from tfrank_sel.pipelines.ingestion import stored
 
 NAMES = ["a", "b"]
 FLOATS = strategies.floats(-1e9, 1e9, width=32).filter(lambda x: x == 0.0 or abs(x) > 1e-9)
@@ -48,7 +50,7 @@ def found(lists=400, size=5, grades=(0.6, 0.4), shift=0.0, seed=0):
         features = random.normal(size=(size, 2)) + [shift, 0.0]
         labels = random.choice(len(grades), size, p=grades)
         records.append(packed.serialize(features, spec, labels=labels))
-    summary = Summary(PackedLists([], spec).parse, {name: Number() for name in NAMES})
+    summary = Summary(functools.partial(stored.items, spec=spec), {x: Number() for x in NAMES})
     half = len(records) // 2
     parts = [
         summary.add_input(summary.create_accumulator(), part)

@@ -292,8 +292,10 @@ def test_what_cannot_be_read_is_told(tmp_path, make, reason):
 
 
 def test_a_list_without_items_is_empty_and_no_list():
-    found = tally.Counts()
-    for size in (0, 1, 2):
-        ids = tuple(map(str, range(size)))
-        found.add(data.ItemList("q", np.arange(size), np.eye(size, dtype=np.float32), ids))
+    found = tally.Counts.of(
+        [
+            data.ItemList("q", np.arange(n), np.eye(n, dtype=np.float32), tuple(map(str, range(n))))
+            for n in (0, 1, 2)
+        ]
+    )
     assert found == tally.Counts(lists=2, items=3, empty_lists=1, one_item_lists=1)

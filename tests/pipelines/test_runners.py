@@ -1,7 +1,12 @@
+import functools
+import importlib.util
+import pathlib
+import re
 import sys
 
 import apache_beam as beam
 import pytest
+import tensorflow as tf
 from apache_beam.internal import pickler
 from apache_beam.options.pipeline_options import (
     DirectOptions,
@@ -12,16 +17,18 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.utils import interactive_utils
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+import tfrank_sel
 from tests.data import sets
+from tests.pipelines.test_statistics import assert_alike
 from tfrank_sel import data, models
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import Vector
-from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines import beams, runners
 from tfrank_sel.pipelines.analysis import schema, statistics
-from tfrank_sel.pipelines.configuration import ConfigurationError
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation import evaluation, slices
-from tfrank_sel.pipelines.ingestion import ingest, shards, tally
+from tfrank_sel.pipelines.ingestion import ingest, parallel, reading, stored, tally
 from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.pipelines.ingestion.stored import PackedLists
 
@@ -30,15 +37,15 @@ NUMBERS = {"features": Vector(size=6)}
 
 
 def test_options_reach_the_runner_of_their_kind():
-    flink = runners.pipeline_options("Flink", ["--flink_master=host:8081", "--parallelism=4"])
+    flink = beams.pipeline_options("Flink", ["--flink_master=host:8081", "--parallelism=4"])
     assert flink.view_as(StandardOptions).runner == "FlinkRunner"
     assert flink.view_as(FlinkRunnerOptions).flink_master == "host:8081"
     assert type(beam.Pipeline(options=flink).runner).__name__ == "FlinkRunner"
-    spark = runners.pipeline_options("SparkRunner", ["--spark_rest_url=http://host:6066"])
+    spark = beams.pipeline_options("SparkRunner", ["--spark_rest_url=http://host:6066"])
     assert type(beam.Pipeline(options=spark).runner).__name__ == "SparkRunner"
-    cloud = runners.pipeline_options("Dataflow", ["--project=p", "--region=r"])
+    cloud = beams.pipeline_options("Dataflow", ["--project=p", "--region=r"])
     assert cloud.view_as(GoogleCloudOptions).region == "r"
-    assert runners.pipeline_options().view_as(StandardOptions).runner == "DirectRunner"
+    assert beams.pipeline_options().view_as(StandardOptions).runner == "DirectRunner"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def test_options_reach_the_runner_of_their_kind():
 )
 def test_what_beam_would_pass_over_is_refused(runner, arguments, reason):
     with pytest.raises(ValueError, match=reason):
-        runners.pipeline_options(runner, arguments)
+        beams.pipeline_options(runner, arguments)
 
 
 @pytest.mark.parametrize(
@@ -61,21 +68,44 @@ def test_what_beam_would_pass_over_is_refused(runner, arguments, reason):
     ],
 )
 def test_a_job_server_must_listen_once_a_pipeline_is_made(runner, arguments, reason):
-    options = runners.pipeline_options(runner, arguments)
+    options = beams.pipeline_options(runner, arguments)
     with pytest.raises(ConfigurationError, match=reason):
-        runners.pipeline(options)
+        beams.pipeline(options)
 
 
 def test_a_pipeline_runs_in_a_notebook_whose_labels_fail(monkeypatch):
     monkeypatch.setattr(interactive_utils, "is_in_ipython", lambda: True)
     name = "apache_beam.runners.interactive.interactive_environment"
     monkeypatch.setitem(sys.modules, name, None)
-    with runners.pipeline() as pipeline:
+    with beams.pipeline() as pipeline:
         assert pipeline | beam.Create([1])
 
 
-def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
-    options = runners.pipeline_options(
+def test_only_what_runs_on_beam_imports_it():
+    own = {"beams", "parallel"}
+    for path in pathlib.Path(tfrank_sel.__file__).parent.rglob("*.py"):
+        if path.stem not in own and path.parent.name != "tfx":
+            found = re.findall(
+                r"^(?:from|import) .*\b(apache_beam|beams|parallel)\b", path.read_text(), re.M
+            )
+            assert not found, path
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [({"runner": "Flink"}, "runner"), ({"options": ["--x=1"]}, "options")]
+)
+def test_a_runner_without_beam_names_the_extra(monkeypatch, section, key):
+    find = importlib.util.find_spec
+    absent = lambda name, *rest: None if name == "apache_beam" else find(name, *rest)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", absent)
+    with pytest.raises(ConfigurationError) as error:
+        runners.configured(Configuration(beam=section))
+    reason = "needs apache_beam: pip install 'tfrank_sel[beam]'. Received: no apache_beam"
+    assert str(error.value) == f"beam.{key} {reason}"
+
+
+def test_workers_and_this_process_find_the_same(tmp_path):
+    options = beams.pipeline_options(
         "Direct", ["--direct_running_mode=multi_threading", "--direct_num_workers=2"]
     )
     assert options.view_as(DirectOptions).direct_num_workers == 2
@@ -83,27 +113,39 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
     sets.write_letor(tmp_path, lists)
     names = ("1.txt.gz", "2.txt")
     inputs = ingest.Inputs([Source(str(tmp_path / name), "train") for name in names])
-    done = ingest.ingest(
-        inputs, Schema({"features": Vector(size=6)}), tmp_path / "out", options=options
-    )
-    found = statistics.summarise(done.shards, SPEC, tmp_path, options=options)["train"]
-    assert done.report["splits"]["train"]["lists"] == found.lists == len(lists)
-    assert found.items == sum(len(one.labels) for one in lists)
+    rule = schema_pb2.Feature(name="features[1]", float_domain={"min": 0.0, "max": 0.1})
+    rules = schema_pb2.Schema(feature=[rule])
+    found = []
+    for place, how in ((tmp_path / "here", None), (tmp_path / "there", options)):
+        done = ingest.ingest(inputs, Schema(NUMBERS), place, options=how)
+        one = statistics.summarise(done.shards, SPEC, place, options=how)["train"]
+        broken = schema.validate(done.shards, rules, SPEC, place, options=how)
+        records = sorted(x.numpy() for x in tf.data.TFRecordDataset(done.shards["train"]))
+        found.append((done.report, records, broken))
+        assert done.report["splits"]["train"]["lists"] == one.lists == len(lists)
+        found.append(one)
+    assert found[0] == found[2]
+    assert found[0][2]["train"][0].rule == "range"
+    assert_alike(found[1], found[3])
 
 
 def test_what_a_step_does_can_be_sent_to_a_worker():
     model = models.ListScorer([0.0] * 6, [1.0] * 6, [4])
     model.build((None, None, 6))
     rules = schema._Rules.of(schema_pb2.Schema(), SPEC, NUMBERS)
+    inputs = ingest.Inputs([Source("a.csv", "train")])
+    store = functools.partial(reading.Store, SPEC, sets.SHARES)
     lists = PackedLists(["lists"], SPEC, {"age": True})
     for step in (
-        ingest._Store(SPEC, sets.SHARES),
-        shards.WriteFiles("folder", 1),
-        tally.Repeated(),
-        statistics.Summary(lists.parse, NUMBERS),
-        schema._Outside(SPEC, NUMBERS, rules),
-        slices.Surveyor(lists),
-        evaluation.Scored(model, model, lists, 0, "linear", True, []),
+        reading.Reading(inputs.reader, Schema(NUMBERS), False),
+        parallel._Store(store),
+        parallel.WriteFiles("folder", 1),
+        beams.Combine(tally.Repeated()),
+        beams.Combine(statistics.Summary(functools.partial(stored.items, spec=SPEC), NUMBERS)),
+        beams.Combine(schema._Outside(SPEC, NUMBERS, rules)),
+        beams.Combine(slices.Surveyor(lists)),
+        beams.Combine(evaluation.Total()),
+        beams.Apply(evaluation.Scored(model, model, lists, 0, "linear", True, [])),
     ):
         assert type(pickler.loads(pickler.dumps(step))) is type(step)
 
@@ -113,5 +155,5 @@ def test_an_error_of_input_names_no_step_of_beam():
         raise InputError(path, "must be whole. Received: a half")
 
     told = pytest.raises(InputError, match=r"^x\.txt: must be whole\. Received: a half$")
-    with told, runners.pipeline() as pipeline:
+    with told, beams.pipeline() as pipeline:
         pipeline | beam.Create(["x.txt"]) | beam.Map(refuse)

@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import letor, lines, synthetic
-from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.ingestion import ingest, shards, stored
+from tfrank_sel.pipelines import beams
+from tfrank_sel.pipelines.ingestion import ingest, parallel, shards, stored
 from tfrank_sel.pipelines.ingestion.inputs import Source, expand
 
 
@@ -45,7 +45,7 @@ def test_shards_have_the_target_size_and_the_order_of_their_keys(folders, size):
     # 84 bytes each with their frame
     found = [("ab"[i % 2], (0, i), b"%04d" % i + bytes(64)) for i in range(40)]
     with beam.Pipeline() as pipeline:
-        write = shards.Write(str(folder), str(scratch), size)
+        write = parallel.Write(str(folder), str(scratch), size)
         pipeline | beam.Create(found, reshuffle=False) | write
     for split, first in (("a", 0), ("b", 1)):
         paths = sorted(folder.glob(f"{split}-*"))
@@ -71,7 +71,7 @@ def test_what_bundles_that_fail_or_are_repeated_wrote_does_not_count(
 ):
     """Bundles of some records, of which each is done twice in full or in part, in any order."""
     folder = tmp_path_factory.mktemp("bundles")
-    sink = shards.WriteFiles(str(folder), 90)
+    sink = parallel.WriteFiles(str(folder), 90)
     everything = [("train", (0, i), b"%03d" % i) for i in range(sum(sizes))]
     ends = np.cumsum(sizes).tolist()
     told = []
@@ -125,7 +125,7 @@ def test_a_file_that_is_read_in_parts_gives_the_same_shards_in_every_run(
     names = [f"x{i}" for i in range(6)] if name == "a.jsonl" else ()
     columns = data.formats.Columns(features=names)
     inputs = ingest.Inputs(expand([str(tmp_path / name)]), columns, sets.SHARES)
-    options = runners.pipeline_options("Direct", WAYS[way])
+    options = beams.pipeline_options("Direct", WAYS[way])
     whole = ingest.ingest(inputs, inputs.schema(), tmp_path / "whole")
     monkeypatch.setattr(lines, "PART", (tmp_path / name).stat().st_size // 7)
     assert len(inputs.reader.parts(str(tmp_path / name))) == 8

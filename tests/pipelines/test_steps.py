@@ -177,9 +177,9 @@ def test_a_server_is_sent_the_lists_that_are_stored(shards):
         assert parsed["doc_id"][i, :size].numpy().tolist() == [x.encode() for x in one.doc_ids]
 
 
-def test_without_beam_the_import_error_names_the_extra(monkeypatch):
+def test_without_pyarrow_the_import_error_names_the_extra(monkeypatch):
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "apache_beam" else name
+        importlib.util, "find_spec", lambda name: None if name == "pyarrow" else name
     )
     with pytest.raises(ImportError, match=r"tfrank_sel\[pipelines\]"):
         importlib.reload(sys.modules["tfrank_sel.pipelines"])

@@ -6,7 +6,7 @@ import pytest
 from tests.stores.conftest import forget
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines import beams
 from tfrank_sel.pipelines.files.manifests import Fingerprint
 
 
@@ -20,15 +20,15 @@ def test_what_a_pipeline_tells_is_read_in_any_place(folder, tmp_path):
     values = [{"name": "a", "count": 1}, ["é", None], 2.5]
     for place in (folder, tmp_path / "new" / "folder"):
         with beam.Pipeline() as pipeline:
-            runners.gather(pipeline | "All" >> beam.Create(values), f"{place}/all")
-            runners.gather(pipeline | "None" >> beam.Create([]), f"{place}/none")
-        assert sorted(runners.gathered(f"{place}/all"), key=str) == sorted(values, key=str)
-        assert list(runners.gathered(f"{place}/none")) == []
+            beams.gather(pipeline | "All" >> beam.Create(values), f"{place}/all")
+            beams.gather(pipeline | "None" >> beam.Create([]), f"{place}/none")
+        assert sorted(beams.gathered(f"{place}/all"), key=str) == sorted(values, key=str)
+        assert list(beams.gathered(f"{place}/none")) == []
 
 
 def test_a_bundle_that_fails_and_is_done_again_counts_once(folder):
     prefix = f"{folder}/told"
-    write = runners._Gather(prefix)
+    write = beams._Gather(prefix)
     write.start_bundle()
     write.process("lost")
     write.stack.close()  # its file is there, but it ends with an error
@@ -37,8 +37,8 @@ def test_a_bundle_that_fails_and_is_done_again_counts_once(folder):
     [found] = [one.value for one in write.finish_bundle()]
     with beam.Pipeline() as pipeline:
         told = pipeline | beam.Create([found]) | beam.GroupByKey()
-        told | beam.MapTuple(runners._name)
-    assert list(runners.gathered(prefix)) == ["kept"]
+        told | beam.MapTuple(beams._name)
+    assert list(beams.gathered(prefix)) == ["kept"]
 
 
 def test_a_file_of_a_store_is_known_by_its_tag_and_not_read(folder, monkeypatch):

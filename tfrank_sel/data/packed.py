@@ -13,7 +13,7 @@ Reading numbers one by one would take about ten times as long.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -150,6 +150,65 @@ def parse(
     return found
 
 
+class Items(NamedTuple):
+    """The items of lists, one list after the other, without padding.
+
+    Attributes:
+        sizes: Number of items of each list, `[batch_size]`.
+        labels: Relevance, float32 `[items]`; NaN in a list without labels.
+        features: Numbers, float32 `[items, num_features]`.
+        texts: Bytes `[items, num_texts]`.
+    """
+
+    sizes: np.ndarray
+    labels: np.ndarray
+    features: np.ndarray
+    texts: np.ndarray
+
+
+def items(serialized: tf.Tensor, spec: FeatureSpec) -> Items:
+    """Reads a batch of lists in the packed layout into arrays of their items.
+
+    Args:
+        serialized: As in `parse`.
+        spec: As in `parse`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: As `parse`.
+
+    Example:
+        >>> spec = FeatureSpec(num_features=1)
+        >>> lists = [np.array([[0.5], [1.5]]), np.array([[2.5]])]
+        >>> found = items(tf.constant([serialize(x, spec) for x in lists]), spec)
+        >>> found.sizes.tolist(), found.features.tolist()
+        ([2, 1], [[0.5], [1.5], [2.5]])
+    """
+    wanted = {
+        spec.features: tf.io.FixedLenFeature([], tf.string),
+        spec.label: tf.io.FixedLenFeature([], tf.string, ""),
+    }
+    if spec.num_texts:
+        wanted[spec.texts] = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
+    parsed = tf.io.parse_example(serialized, wanted)
+    octets, labels, texts = (parsed.get(x) for x in (spec.features, spec.label, spec.texts))
+    sizes = _sizes(octets, spec) if spec.num_features else _sizes_of_texts(texts, spec)
+    given = _checked(spec.label, tf.strings.length(labels), _FLOAT * sizes, "bytes")
+    sizes, count = sizes.numpy(), int(tf.reduce_sum(sizes))
+    of_lists = _joined(labels)
+    if len(of_lists) < count:
+        of_lists = np.full(count, np.nan, np.float32)
+        of_lists[np.repeat(given.numpy() > 0, sizes)] = _joined(labels)
+    found = np.zeros([count, 0], np.object_)
+    if spec.num_texts:
+        _check_texts(texts.row_lengths(), spec, sizes)
+        found = texts.flat_values.numpy().reshape(count, spec.num_texts)
+    return Items(sizes, of_lists, _joined(octets).reshape(count, spec.num_features), found)
+
+
+def _joined(octets: tf.Tensor) -> np.ndarray:
+    return np.frombuffer(b"".join(octets.numpy().tolist()), "<f4")
+
+
 def decode(
     octets: tf.Tensor, spec: FeatureSpec, *, list_size: int | tf.Tensor | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -262,14 +321,17 @@ def _texts(
     texts: tf.RaggedTensor, spec: FeatureSpec, sizes: tf.Tensor, list_size: tf.Tensor
 ) -> tf.Tensor:
     width = spec.num_texts
-    found = texts.row_lengths()
-    message = f"`{spec.texts}` must have {width} values an item."
-    is_right = tf.debugging.Assert(
-        tf.reduce_all(found == width * sizes), [message, "Items:", sizes, "Received:", found]
-    )
-    with tf.control_dependencies([is_right]):
+    with tf.control_dependencies([_check_texts(texts.row_lengths(), spec, sizes)]):
         flat = texts.to_tensor(b"", shape=tf.stack([-1, width * list_size]))
     return tf.reshape(flat, [-1, list_size, width])
+
+
+def _check_texts(found: tf.Tensor, spec: FeatureSpec, sizes: tf.Tensor) -> tf.Operation:
+    wanted = spec.num_texts * sizes
+    message = f"`{spec.texts}` must have {spec.num_texts} values an item."
+    return tf.debugging.Assert(
+        tf.reduce_all(found == wanted), [message, "Items:", sizes, "Received:", found]
+    )
 
 
 def _checked(name: str, found: tf.Tensor, wanted: tf.Tensor, unit: str) -> tf.Tensor:

@@ -67,9 +67,10 @@ class Moments:
     def of(cls, rows: np.ndarray) -> Self:
         """Returns the moments of each column of rows."""
         is_there = ~np.isnan(rows)
-        count = is_there.sum(axis=0)
-        mean = np.sum(rows, axis=0, where=is_there) / np.maximum(count, 1)
-        return cls(count, mean, np.sum(np.square(rows - mean), axis=0, where=is_there))
+        count = np.count_nonzero(is_there, axis=0)
+        mean = np.where(is_there, rows, 0.0).sum(axis=0) / np.maximum(count, 1)
+        gaps = np.where(is_there, rows - mean, 0.0)
+        return cls(count, mean, np.einsum("ij,ij->j", gaps, gaps))
 
     def merged(self, other: "Moments") -> "Moments":
         """Returns the moments of the values of both objects together."""
@@ -110,7 +111,7 @@ def by_feature(
     """Counts the values of each feature of texts.
 
     Args:
-        texts: The texts of items, `[items, num_texts]`.
+        texts: The texts of items, or their bytes, `[items, num_texts]`.
         features: Type of each feature.
 
     Returns:
@@ -118,9 +119,11 @@ def by_feature(
     """
     counters = {}
     for name, of_feature in of_features(texts, features).items():
-        counts = collections.Counter(of_feature.ravel().tolist())
-        counts[""] = int(np.sum(np.all(of_feature == "", axis=1)))
-        counters[name] = +counts
+        counted = collections.Counter(of_feature.ravel().tolist())
+        counts = {x if isinstance(x, str) else x.decode(): n for x, n in counted.items()}
+        if counts.pop("", 0) and (missing := int(np.sum(~np.any(of_feature, axis=1)))):
+            counts[""] = missing
+        counters[name] = collections.Counter(counts)
     return counters
 
 

@@ -3,7 +3,6 @@
 import importlib.util
 
 _NEEDED = (
-    "apache_beam",
     "google_crc32c",
     "jinja2",
     "matplotlib",

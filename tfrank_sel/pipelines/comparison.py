@@ -65,7 +65,7 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
             seed=run.settings.seed,
             against=names[0],
             gain=run.settings.gain,
-            pipeline=runners.pipeline_if_many(run.options, test.statistics.lists),
+            pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{test.statistics.lists} queries of the test split of {names[0]}")
     return Compared(names, settings, dict(zip(names, fits, strict=True)), found)

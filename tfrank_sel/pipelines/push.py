@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import kept
 from tfrank_sel.data import stores
@@ -28,6 +27,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Scorer
+from tfrank_sel.pipelines.runners import Options
 
 TOP = 10
 _TRIED = 200  # number of lists for timing
@@ -127,7 +127,7 @@ def push(
     digest: str,
     before: Pushed | None,
     settings: Settings,
-    options: PipelineOptions,
+    options: Options,
 ) -> None:
     """Compares the exported model with the served one, and publishes it if it passes.
 
@@ -142,7 +142,7 @@ def push(
         digest: Digest of its export.
         before: The outcome of an earlier push of the run.
         settings: Settings of training, with seed and gain.
-        options: Options of the Beam pipeline.
+        options: Options of Beam; None for this process.
     """
     configuration, saved_model = job.configuration, Path(ours.folder)
     serving, chosen = configuration.serving, configuration.blessing.champion
@@ -170,7 +170,7 @@ def push(
                 against="champion",
                 gain=settings.gain,
                 has_irrelevant=test.has_irrelevant or configuration.blessing.metric == "MRR",
-                pipeline=runners.pipeline_if_many(options, test.statistics.lists),
+                pipeline=runners.pipeline(options),
             )
         blessed = blessing.bless(
             measured,

@@ -1,167 +1,93 @@
-"""Beam: runners and options of a run, and values that a pipeline returns."""
+"""Where a step runs: in a loop of this process, or on Beam if a runner is configured.
 
-import contextlib
-import json
-import os
-import socket
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import IO, Any
+Nothing here imports Beam before it is asked for.
+"""
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
-from apache_beam.transforms.window import GlobalWindows
-from apache_beam.utils import interactive_utils
+import importlib.util
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from tfrank_sel.data import stores
-from tfrank_sel.data.stores import write_text
-from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
+from tfrank_sel.pipelines.configuration import Configuration
 
-MANY = 5_000  # lists
-RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
+if TYPE_CHECKING:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+Options: TypeAlias = "PipelineOptions | None"  # of Beam; None for this process
 
 
-def pipeline_options(
-    runner: str = "DirectRunner", arguments: Sequence[str] = ()
-) -> PipelineOptions:
-    """Returns the options of every Beam pipeline of a run.
+class Combiner(Protocol):
+    """What makes one value of many elements, in parts and in any order, as Beam's `CombineFn`."""
 
-    Args:
-        runner: One of `RUNNERS`; the suffix `Runner` is optional. PortableRunner requires the
-            argument `--job_endpoint`: the address of a Beam job server.
-        arguments: Further options of Beam and of the runner, as on a command line.
+    def create_accumulator(self) -> Any:
+        """Returns the sum of no element."""
 
-    Returns:
-        The options.
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """Returns the sum with one more element; it may change the accumulator."""
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        """Returns the sum of sums."""
+
+    def extract_output(self, accumulator: Any) -> Any:
+        """Returns the value of a sum."""
+
+
+class Task(Protocol):
+    """What is done for each of many elements; it is sent to workers before `setup`."""
+
+    def setup(self) -> None:
+        """Prepares this process."""
+
+    def process(self, element: Any) -> Any:
+        """Does the task for an element."""
+
+
+def each(elements: Iterable[Any], task: Task, options: Options) -> None:
+    """Does a task for each element; in this process, or on Beam if there are options."""
+    if options is not None:
+        from tfrank_sel.pipelines import beams
+
+        beams.each(elements, task, options)
+        return
+    task.setup()
+    for element in elements:
+        task.process(element)
+
+
+def total(combiner: Combiner, elements: Iterable[Any]) -> Any:
+    """Returns the value of all elements, in this process."""
+    found = combiner.create_accumulator()
+    for element in elements:
+        found = combiner.add_input(found, element)
+    return combiner.extract_output(found)
+
+
+def pipeline(options: Options) -> "beam.Pipeline | None":
+    """Returns an empty Beam pipeline with these options; None if there are none."""
+    if options is None:
+        return None
+    from tfrank_sel.pipelines import beams
+
+    return beams.pipeline(options)
+
+
+def configured(configuration: Configuration) -> Options:
+    """Returns the options of section `beam`; None if it has neither a runner nor options.
 
     Raises:
-        ValueError: If the runner is not one of these, or an argument is unknown to Beam, which
-            would ignore it silently.
-
-    Example:
-        >>> options = pipeline_options("Flink", ["--flink_master=host:8081", "--parallelism=4"])
-        >>> options.get_all_options(drop_default=True)
-        {'runner': 'FlinkRunner', 'flink_master': 'host:8081', 'parallelism': 4}
+        ConfigurationError: If Beam is not installed, there is no such runner, or Beam has no such
+            option.
     """
-    name = runner if runner.endswith("Runner") else f"{runner}Runner"
-    if name not in RUNNERS:
-        raise ValueError(f"the runner must be one of {', '.join(RUNNERS)}. Received: {runner!r}")
-    options = PipelineOptions([f"--runner={name}", *arguments])
-    known = options.get_all_options()
-    told = options.get_all_options(retain_unknown_options=True)
-    unknown = ", ".join(f"--{option}" for option in told if option not in known)
-    if unknown:
-        raise ValueError(f"expected options of Beam. Received: {unknown}")
-    return options
+    section = configuration.beam
+    if section.runner is None and not section.options:
+        return None
+    if importlib.util.find_spec("apache_beam") is None:
+        key = "beam.options" if section.runner is None else "beam.runner"
+        reason = "needs apache_beam: pip install 'tfrank_sel[beam]'. Received: no apache_beam"
+        raise configuration.error(key, reason)
+    from tfrank_sel.pipelines import beams
 
-
-def configured(configuration: Configuration) -> PipelineOptions:
-    """Returns the options of section `beam`.
-
-    Raises:
-        ConfigurationError: If there is no such runner, or Beam has no such option.
-    """
-    beam = configuration.beam
     try:
-        return pipeline_options(beam.runner, beam.options)
+        return beams.pipeline_options(section.runner or beams.RUNNERS[0], section.options)
     except ValueError as error:
         raise configuration.error("beam:", str(error)) from error
-
-
-def pipeline(options: PipelineOptions | None = None) -> beam.Pipeline:
-    """Returns an empty Beam pipeline, to compose and run.
-
-    Args:
-        options: Options from `pipeline_options`; by default it runs in this process.
-
-    Raises:
-        tfrank_sel.pipelines.configuration.ConfigurationError: If the job endpoint does not accept
-            connections.
-    """
-    if options is not None:
-        endpoint = options.view_as(PortableOptions).job_endpoint
-        if endpoint or options.view_as(StandardOptions).runner == "PortableRunner":
-            _check_listens(endpoint)
-    _without_cells()
-    return beam.Pipeline(options=options)
-
-
-def _without_cells() -> None:
-    """Leaves out Beam's labels of notebook cells if they fail, as in 2.77 with pandas 3."""
-    if interactive_utils.is_in_ipython():
-        try:
-            from apache_beam.runners.interactive import interactive_environment  # noqa: F401
-        except Exception:  # of the import, whatever it is
-            interactive_utils.is_in_ipython = lambda: False
-
-
-def pipeline_if_many(options: PipelineOptions | None, lists: int) -> beam.Pipeline | None:
-    """Returns a pipeline, or None for few lists and Beam's local runner.
-
-    For few lists, Beam's own work takes longer than the evaluation.
-    """
-    runner = options and options.view_as(StandardOptions).runner
-    is_local = runner in (None, "DirectRunner")
-    return None if is_local and lists < MANY else pipeline(options)
-
-
-def _check_listens(endpoint: str | None) -> None:
-    """Checks the job endpoint, since Beam would wait five minutes and then show a gRPC trace."""
-    try:
-        host, port = (endpoint or "").rsplit(":", 1)
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except (OSError, OverflowError, ValueError) as error:
-        reason = f"must be HOST:PORT of a running job server. Received: {endpoint!r}: {error}"
-        raise ConfigurationError("--job_endpoint", reason) from error
-
-
-def gather(values: beam.PCollection, prefix: str | Path) -> None:
-    """Writes the values of a Beam pipeline as JSON, for `gathered` to read after the run.
-
-    Each bundle writes its own file. Another file lists those of the successful bundles, so that a
-    retried bundle counts once.
-
-    Args:
-        values: The values.
-        prefix: Path or URL that the names of the files begin with.
-    """
-    name = os.path.basename(prefix)
-    if not stores.is_remote(prefix):
-        os.makedirs(os.path.dirname(prefix), exist_ok=True)
-    written = values | f"Gather {name}" >> beam.ParDo(_Gather(str(prefix)))
-    written | f"Files of {name}" >> beam.GroupByKey() | f"Name {name}" >> beam.MapTuple(_name)
-
-
-def gathered(prefix: str | Path) -> Iterator[Any]:
-    """Reads the values written by `gather`, one at a time."""
-    if stores.is_file(f"{prefix}.json"):
-        for path in json.loads(stores.read_text(f"{prefix}.json")):
-            with stores.opened(path) as file:
-                yield from map(json.loads, file)
-
-
-class _Gather(beam.DoFn):
-    """Writes values to files of JSON lines, one per bundle: yields the prefix and the path."""
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-
-    def start_bundle(self) -> None:
-        self.file: IO[Any] | None = None
-
-    def process(self, value: Any) -> None:
-        if self.file is None:
-            self.path = f"{self.prefix}-{uuid.uuid4().hex}"
-            self.stack = contextlib.ExitStack()
-            self.file = self.stack.enter_context(stores.opened(self.path, "wb"))
-        self.file.write(json.dumps(value).encode() + b"\n")
-
-    def finish_bundle(self) -> Iterator[Any]:
-        if self.file is not None:
-            self.stack.close()
-            yield GlobalWindows.windowed_value((self.prefix, self.path))
-
-
-def _name(prefix: str, paths: Iterable[str]) -> None:
-    write_text(f"{prefix}.json", json.dumps(list(paths)))

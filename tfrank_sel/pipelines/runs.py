@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-from apache_beam.options.pipeline_options import PipelineOptions
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel.data import stores
@@ -27,6 +26,7 @@ from tfrank_sel.pipelines.learning import instantiate, workers
 from tfrank_sel.pipelines.learning.step import read
 from tfrank_sel.pipelines.learning.training import Trained
 from tfrank_sel.pipelines.push import Pushed
+from tfrank_sel.pipelines.runners import Options
 
 
 class Run:
@@ -74,8 +74,8 @@ class Run:
         return None if path is None else schema.load(Path(stores.near(path)))
 
     @functools.cached_property
-    def options(self) -> PipelineOptions:
-        """Options of every Beam pipeline."""
+    def options(self) -> Options:
+        """Options of Beam; None for this process."""
         return runners.configured(self.configuration)
 
     @functools.cached_property

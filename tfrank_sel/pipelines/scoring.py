@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.data import formats, leases, packed, stores
@@ -32,6 +30,7 @@ from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.shards import Piece, cut
 from tfrank_sel.pipelines.ingestion.stored import PackedLists
+from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.version import __version__
 
 STATE = "state.json"  # in the folder of an interrupted call: its inputs
@@ -195,7 +194,7 @@ def score(
     format: str = "parquet",
     lists_per_file: int = 10_000,
     explain: int = 0,
-    options: PipelineOptions | None = None,
+    options: Options = None,
 ) -> Scored:
     """Ranks the lists of files, and writes them with ranks and scores.
 
@@ -216,7 +215,7 @@ def score(
         explain: Number of first items of each list that are explained against the next item. If
             positive, the files have the column `contributions`: the five features that contribute
             most to the difference of the two scores, as JSON, the largest first.
-        options: Options of the Beam pipelines.
+        options: Options of Beam; None for this process.
 
     Raises:
         tfrank_sel.data.InputError: If the input, the model or the output folder is invalid.
@@ -252,7 +251,8 @@ def score(
             found = len(todo) - len(left)
             step.tell(f"{len(todo)} files" + (f", {found} of them found" if found else ""))
             step.reads(path for one in left for path, _, _ in todo[one].spans)
-            _rank([(todo[one], one) for one in left], _Score(scorer, layout.spec, explain), options)
+            task = _Score(scorer, layout.spec, explain)
+            runners.each([(todo[one], one) for one in left], task, options)
             _finish(folder, made, place)
     return Scored([x.replace(made, place, 1) for x in todo], report)
 
@@ -277,15 +277,11 @@ def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
     return {f"scores-{i:05d}-of-{len(pieces):05d}": piece for i, piece in enumerate(pieces)}
 
 
-def _rank(
-    left: Sequence[tuple[Piece, str]], score: beam.DoFn, options: PipelineOptions | None
-) -> None:
-    with runners.pipeline(options) as pipeline:
-        pipeline | beam.Create(left) | beam.Reshuffle() | beam.ParDo(score)
+class _Score:
+    """Writes pieces of records to files of ranked lists, one path or URL for each piece.
 
-
-class _Score(beam.DoFn):
-    """Writes pieces of records to files of ranked lists, one path or URL for each piece."""
+    See `runners.Task`.
+    """
 
     def __init__(self, scorer: RecordScorer, spec: data.FeatureSpec, explain: int) -> None:
         self.scorer, self.spec, self.explain = scorer, spec, explain
@@ -340,7 +336,7 @@ def judge(
     *,
     against: str | Path | None = None,
     metrics: str | Path | None = None,
-    options: PipelineOptions | None = None,
+    options: Options = None,
 ) -> Evaluation:
     """Evaluates a model on new lists, by slice and with intervals.
 
@@ -350,7 +346,7 @@ def judge(
         progress: Progress display.
         against: Folder or URL of another model to compare with; a random order if None.
         metrics: Path or URL of a file for the metrics, as JSON.
-        options: Options of the Beam pipelines.
+        options: Options of Beam; None for this process.
 
     Raises:
         tfrank_sel.data.InputError: If the input or a model is invalid.
@@ -366,12 +362,11 @@ def judge(
                 step.tell(line)
         with progress.step("evaluation") as step:
             lists = PackedLists(ingested.shards[_SPLIT], layout.spec, layout.context)
-            count = ingested.report["splits"][_SPLIT]["lists"]
-            pipeline = runners.pipeline_if_many(options, count)
+            pipeline = runners.pipeline(options)
             found = evaluation.evaluate(
                 ours, baseline, lists, str(folder), seed=_SEED, pipeline=pipeline
             )
-            step.tell(f"{count} queries")
+            step.tell(f"{ingested.report['splits'][_SPLIT]['lists']} queries")
     if metrics is not None:
         folders.write_json(metrics, found.figures())
     return found
@@ -382,7 +377,7 @@ def _ingested(
     layout: Schema,
     folder: str,
     state: Mapping[str, Any],
-    options: PipelineOptions | None,
+    options: Options,
 ) -> Mapping[str, Any]:
     """Writes records, unless an earlier call has; returns a summary of the input."""
     if not stores.is_file(stores.join(folder, STATE)):

@@ -5,23 +5,20 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import apache_beam as beam
 import numpy as np
-import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
-from tfrank_sel.data import packed, stores
+from tfrank_sel.data import stores
 from tfrank_sel.features import Feature, Vector
-from tfrank_sel.models import preparation, summary
-from tfrank_sel.pipelines import runners
+from tfrank_sel.models import summary
 from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, broken, compared
-from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.analysis.statistics import Statistics, columns
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.runners import Options
 
 _KINDS = {schema_pb2.FLOAT: NUMBERS, schema_pb2.INT: NUMBERS, schema_pb2.BYTES: TEXTS}
 
@@ -87,7 +84,7 @@ def validate(
     features: Mapping[str, Feature] | None = None,
     gates: Gates = WARN_ALL,
     of: str = "training",
-    options: PipelineOptions | None = None,
+    options: Options = None,
 ) -> dict[str, list[Anomaly]]:
     """Validates splits against a schema.
 
@@ -103,24 +100,15 @@ def validate(
         features: Type of each feature; by default all are numbers.
         gates: Action and threshold of each rule.
         of: Name of the schema in messages.
-        options: Of the Beam pipeline.
+        options: Options of Beam; None for this process.
 
     Returns:
         For each split, one anomaly for each rule that is broken and not off.
     """
     features = features or {spec.features: Vector(size=spec.num_features)}
     rules = _Rules.of(schema, spec, features)
-    with stores.scratch(scratch) as folder:
-        with runners.pipeline(options) as pipeline:
-            for split, files in shards.items():
-                counts = (
-                    pipeline
-                    | f"Read {split}" >> stored.Read(files)
-                    | f"Compare {split}" >> beam.CombineGlobally(_Outside(spec, features, rules))
-                    | f"As list {split}" >> beam.Map(np.ndarray.tolist)
-                )
-                runners.gather(counts, stores.join(folder, split))
-        found = {split: next(runners.gathered(stores.join(folder, split))) for split in shards}
+    outside = _Outside(spec, features, rules)
+    found = stored.totals(shards, outside, np.ndarray.tolist, scratch, options)
     kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [
@@ -190,8 +178,11 @@ class _Rules:
                 yield from broken(gates, "missing", name, expected, received, lacking)
 
 
-class _Outside(beam.CombineFn):
-    """Counts items outside of range or domain, those without a value, and all: `[3, names]`."""
+class _Outside:
+    """Counts items outside of range or domain, those without a value, and all: `[3, names]`.
+
+    See `runners.Combiner`.
+    """
 
     def __init__(
         self, spec: data.FeatureSpec, features: Mapping[str, Feature], rules: _Rules
@@ -201,27 +192,20 @@ class _Outside(beam.CombineFn):
     def create_accumulator(self) -> np.ndarray:
         return np.zeros([3, len(self.rules.names)], np.int64)
 
-    def add_input(self, accumulator: np.ndarray, serialized: list[bytes]) -> np.ndarray:
-        parsed = packed.parse(tf.constant(serialized), self.spec)
-        mask = parsed["mask"].numpy()
-        labels = parsed[self.spec.label].numpy()[mask]
-        numbers = tf.constant(parsed[self.spec.features].numpy()[mask], tf.float64)
-        rows = preparation.columns(self.features, numbers).numpy().astype(np.float32)
-        values = np.column_stack([labels, rows])
+    def add_input(self, accumulator: np.ndarray, serialized: Sequence[bytes]) -> np.ndarray:
+        items = stored.items(serialized, self.spec)
+        rows = columns(items, self.features).astype(np.float32)
+        values = np.column_stack([items.labels, rows])
         count = values.shape[1]
         low, high = (np.array(x[:count], np.float32) for x in (self.rules.low, self.rules.high))
-        is_outside = [(values < low) | (values > high)]
-        is_missing = [np.isnan(values)]
-        if self.rules.domains:
-            of_items = parsed[self.spec.texts].numpy()[mask]
-            for name, texts in summary.of_features(of_items, self.features).items():
-                allowed = {text.encode() for text in ("", *self.rules.domains[name])}
-                is_outside.append(
-                    np.array([len(allowed) > 1 and not allowed >= {*x} for x in texts], bool)
-                )
-                is_missing.append(np.all(texts == b"", axis=1))
-        counts = [np.column_stack(x).sum(0) for x in (is_outside, is_missing)]
-        return accumulator + np.stack([*counts, np.full_like(counts[0], mask.sum())])
+        outside = np.count_nonzero((values < low) | (values > high), axis=0).tolist()
+        missing = np.count_nonzero(np.isnan(values), axis=0).tolist()
+        for name, texts in summary.of_features(items.texts, self.features).items():
+            allowed = {text.encode() for text in ("", *self.rules.domains[name])}
+            is_free = len(allowed) == 1
+            outside.append(0 if is_free else sum(not allowed >= {*x} for x in texts.tolist()))
+            missing.append(np.sum(~np.any(texts, axis=1)))
+        return accumulator + np.stack([outside, missing, np.full_like(missing, len(values))])
 
     def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
         return np.sum(list(accumulators), axis=0)

@@ -2,27 +2,26 @@
 
 import collections
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import apache_beam as beam
 import numpy as np
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
-from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema
+from tfrank_sel.data.packed import Items
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
-from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.stored import PackedLists, Records
+from tfrank_sel.pipelines.runners import Options
 
 SHOWN = 1000  # reported values of a hashed feature
 KEPT = 500_000  # counted values of a text feature; if there are more, the most frequent so far
@@ -105,7 +104,7 @@ def summarise(
     *,
     scratch: str | None = None,
     features: Mapping[str, Feature] | None = None,
-    options: PipelineOptions | None = None,
+    options: Options = None,
 ) -> dict[str, Statistics]:
     """Computes the statistics of splits and writes them as JSON.
 
@@ -115,25 +114,15 @@ def summarise(
         folder: Folder for a file `SPLIT.json` of each split.
         scratch: Temporary folder or URL that all workers can write to; by default `folder`.
         features: Type of each feature; by default all are numbers.
-        options: Of the Beam pipeline.
+        options: Options of Beam; None for this process.
 
     Returns:
         The statistics of each split.
     """
     features = features or {spec.features: Vector(size=spec.num_features)}
     folder.mkdir(parents=True, exist_ok=True)
-    with stores.scratch(scratch or folder) as notes:
-        with runners.pipeline(options) as pipeline:
-            for split, files in shards.items():
-                summary = (
-                    pipeline
-                    | f"Read {split}" >> stored.Read(files)
-                    | f"Summarise {split}"
-                    >> beam.CombineGlobally(Summary(PackedLists(files, spec).parse, features))
-                    | f"As JSON {split}" >> beam.Map(dataclasses.asdict)
-                )
-                runners.gather(summary, stores.join(notes, split))
-        found = {split: next(runners.gathered(stores.join(notes, split))) for split in shards}
+    summary = Summary(functools.partial(stored.items, spec=spec), features)
+    found = stored.totals(shards, summary, dataclasses.asdict, scratch or folder, options)
     for split, values in found.items():
         folders.write_json(folder / f"{split}.json", values)
     return {split: Statistics.of(values) for split, values in found.items()}
@@ -185,36 +174,26 @@ class _Totals:
         )
 
 
-class Summary(beam.CombineFn):
-    """Beam combiner from batches of serialized lists to `Statistics`.
+class Summary:
+    """Combiner from batches of serialized lists to `Statistics`: see `runners.Combiner`.
 
     Args:
-        parse: Returns `features`, `mask` and, if there are any, `texts` by name, and the labels.
+        read: Returns the items of serialized lists.
         features: Type of each feature.
     """
 
     def __init__(
-        self,
-        parse: Callable[[tf.Tensor], tuple[Any, ...]],
-        features: Mapping[str, Feature],
+        self, read: Callable[[Sequence[bytes]], Items], features: Mapping[str, Feature]
     ) -> None:
-        self.parse, self.features = parse, features
+        self.read, self.features = read, features
         self.names = preparation.column_names(features)
 
     def create_accumulator(self) -> _Totals:
-        return self._totals(np.zeros([0, 0]), np.zeros([0, len(self.names)]), {})
+        none, count = np.zeros([0], int), sum(len(y.numbers(x)) for x, y in self.features.items())
+        return self._totals(Items(none, none, np.zeros([0, count]), np.zeros([0, 0])))
 
-    def add_input(self, accumulator: _Totals, serialized: list[bytes]) -> _Totals:
-        inputs, labels, *_ = self.parse(tf.constant(serialized))
-        mask = inputs["mask"].numpy()
-        labels = np.where(mask, labels.numpy(), np.nan)
-        numbers = tf.constant(inputs["features"].numpy()[mask], tf.float64)
-        rows = preparation.columns(self.features, numbers).numpy()
-        texts = {}
-        if "texts" in inputs:
-            of_items = summary.decoded(inputs["texts"].numpy()[mask])
-            texts = summary.by_feature(of_items, self.features)
-        return _merged(accumulator, self._totals(labels, rows, texts))
+    def add_input(self, accumulator: _Totals, serialized: Sequence[bytes]) -> _Totals:
+        return _merged(accumulator, self._totals(self.read(serialized)))
 
     def merge_accumulators(self, accumulators: Iterable[_Totals]) -> _Totals:
         merged = self.create_accumulator()
@@ -232,32 +211,34 @@ class Summary(beam.CombineFn):
         feature = self.features[name]
         return max(SHOWN, feature.max_size if isinstance(feature, Category) else 0)
 
-    def _totals(
-        self,
-        labels: np.ndarray,
-        rows: np.ndarray,
-        texts: Mapping[str, collections.Counter[str]],
-    ) -> _Totals:
-        is_item = ~np.isnan(labels)
-        differs = is_item & (labels != labels[:, :1])
-        of_item = labels[is_item]
-        sizes = is_item.sum(axis=1)
-        grades, of_grade = np.unique(of_item, return_counts=True)
+    def _totals(self, items: Items) -> _Totals:
+        labels, rows = items.labels, columns(items, self.features)
+        of_list, is_item = np.repeat(np.arange(len(items.sizes)), items.sizes), ~np.isnan(labels)
+        first = labels[np.repeat(np.cumsum(items.sizes) - items.sizes, items.sizes)]
+        sizes = np.bincount(of_list[is_item], minlength=len(items.sizes))
+        grades, of_grade = np.unique(labels[is_item], return_counts=True)
         return _Totals(
-            comparable_lists=int(differs.any(axis=1).sum()) if labels.size else 0,
+            comparable_lists=len(np.unique(of_list[is_item & (labels != first)])),
             list_sizes=collections.Counter(sizes.tolist()),
             low=np.fmin.reduce(rows, axis=0, initial=np.inf),
             high=np.fmax.reduce(rows, axis=0, initial=-np.inf),
-            zeros=(rows == 0.0).sum(axis=0),
-            missing=np.isnan(rows).sum(axis=0),
+            zeros=np.count_nonzero(rows == 0.0, axis=0),
+            missing=np.count_nonzero(np.isnan(rows), axis=0),
             counts=sketches.counts(rows),
             plain=Moments.of(rows),
             compressed=Moments.of(compressed(rows)),
             labels=collections.Counter(
                 {f"{x:g}": int(n) for x, n in zip(grades, of_grade, strict=True)}
             ),
-            texts=dict(texts),
+            texts=dict(summary.by_feature(items.texts, self.features)),
         )
+
+
+def columns(items: Items, features: Mapping[str, Feature]) -> np.ndarray:
+    """Returns the columns of numbers of items, as `preparation.columns`: float64."""
+    found: np.ndarray
+    found = preparation.columns(features, tf.constant(items.features, tf.float64)).numpy()
+    return found
 
 
 def _merged(one: _Totals, other: _Totals) -> _Totals:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
@@ -23,6 +22,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Earlier, Records
+from tfrank_sel.pipelines.runners import Options
 
 
 def analyze(
@@ -32,7 +32,7 @@ def analyze(
     records: Records,
     earlier: Earlier | None,
     curated: schema_pb2.Schema | None,
-    options: PipelineOptions,
+    options: Options,
 ) -> None:
     """Computes the statistics of the splits, the schema of the training split, and all anomalies.
 
@@ -46,7 +46,7 @@ def analyze(
         earlier: The run that this one continues; its statistics are linked to `earlier/`, and the
             new ones are compared with them unless the configuration names another reference.
         curated: The schema to validate all splits against; by default the inferred one.
-        options: Options of the Beam pipelines.
+        options: Options of Beam; None for this process.
 
     Raises:
         tfrank_sel.data.InputError: If a split has no list to learn from, the reference is not the

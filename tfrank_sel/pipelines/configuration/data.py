@@ -300,11 +300,13 @@ def whole(column: str) -> str:
 
 
 class Beam(Section):
-    """Beam runner of the data and evaluation steps."""
+    """Beam runner of the data and evaluation steps, which run in this process if unset."""
 
-    runner: str = option(
-        "DirectRunner",
-        "DirectRunner, FlinkRunner, SparkRunner, DataflowRunner or PortableRunner.",
+    runner: str | None = option(
+        None,
+        "DirectRunner, FlinkRunner, SparkRunner, DataflowRunner or PortableRunner: needs "
+        "`tfrank_sel[beam]`.",
+        examples=["FlinkRunner"],
     )
     options: Values = key([], "Options of Beam and the runner.")
     shard_bytes: Count = key(128 << 20, "Target size of the files of records.")

@@ -3,7 +3,8 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from tfrank_sel import metrics
 from tfrank_sel.metrics.significance import Resampled, resampled_parts, splitmix64
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import gain_arguments
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import stored, tally
 from tfrank_sel.pipelines.ingestion.stored import Lists, Ranking, Scorer
@@ -24,7 +26,6 @@ PER_SESSION = "clicks per session"
 ERROR = "excess error"  # a measure of which less is better
 CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20)  # of the curves
 CURVES = "curves"  # in the place of a slice: NDCG at the cut-offs on all queries
-_CHUNK = 512  # lists that are sorted by size
 _BATCH = 64  # lists that are scored at once
 
 
@@ -207,10 +208,10 @@ def evaluate(
     )
     if pipeline is None:
         found = _here(lists, *parts)
-    else:  # Beam takes as long to import as some steps
-        from tfrank_sel.pipelines.evaluation import on_beam
+    else:
+        from tfrank_sel.pipelines.evaluation import parallel
 
-        found = on_beam.found(lists, *parts, scratch, pipeline)
+        found = parallel.compare(lists, *parts, scratch, pipeline)
     compared = {name: values for name, *values in found}
     [curves] = compared.pop(CURVES)
     slices = {
@@ -234,27 +235,30 @@ def _here(
     lists: Lists, surveyor: Surveyor, scored: "Scored", compared: "Compared"
 ) -> list[Sequence[Any]]:
     """The results of `compared` for each slice, in this process."""
-    survey = surveyor.create_accumulator()
-    for serialized in _chunks(lists.shards):
-        survey = surveyor.add_input(survey, serialized)
-    slicing = surveyor.extract_output(survey)
-    sums: dict[str, Resampled] = {}
-    for serialized in _chunks(lists.shards):
-        for name, found in scored.sums(serialized, slicing):
-            sums[name] = sums[name] + found if name in sums else found
-    return [compared(name, found) for name, found in sums.items()]
+    slicing = runners.total(surveyor, stored.batches_of_records(lists.shards))
+    combiner, sums = Total(), dict[str, Resampled | None]()
+    scored.setup()
+    for serialized in stored.blocks(lists.shards):
+        for name, found in scored.process(serialized, slicing):
+            sums[name] = combiner.add_input(sums.get(name), found)
+    return [compared(name, found) for name, found in sums.items() if found is not None]
 
 
-def _chunks(shards: Sequence[str]) -> Iterator[list[bytes]]:
-    """The records of files, as many at a time as are sorted by size."""
-    found: list[bytes] = []
-    for serialized in stored.serialized_batches(shards):
-        found += serialized.numpy().tolist()
-        if len(found) >= _CHUNK:
-            yield found
-            found = []
-    if found:
-        yield found
+class Total:
+    """Combiner (`runners.Combiner`) of the sums of parts of the queries; None for no part."""
+
+    def create_accumulator(self) -> Resampled | None:
+        return None
+
+    def add_input(self, accumulator: Resampled | None, element: Resampled) -> Resampled:
+        return element if accumulator is None else accumulator + element
+
+    def merge_accumulators(self, accumulators: Iterable[Resampled | None]) -> Resampled | None:
+        known = [x for x in accumulators if x is not None]
+        return functools.reduce(operator.add, known) if known else None
+
+    def extract_output(self, accumulator: Resampled | None) -> Resampled | None:
+        return accumulator
 
 
 def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Comparison]:
@@ -262,7 +266,7 @@ def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Compariso
 
 
 class Scored:
-    """Sums of the measures of lists, plain and resampled, for each slice.
+    """Task (`runners.Task`) from serialized lists to sums, plain and resampled, for each slice.
 
     The values of a query are all measures of our model, then of ours less those of each rival: the
     baseline, a random order, the order of the labels, and the simple rankings. The last value is 1
@@ -287,12 +291,8 @@ class Scored:
         self.seed, self.gain, self.simple = seed, gain, simple
         self.has_irrelevant = has_irrelevant
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: x for name, x in vars(self).items() if name != "_measured"}
-
-    @functools.cached_property
-    def _measured(self) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-        """The values of each list of a batch, given labels and the scores of all models."""
+    def setup(self) -> None:
+        """Makes the graph, which cannot be sent, of what is measured of the scores of lists."""
         measured = measures(self.gain, has_irrelevant=self.has_irrelevant).values()
         # each metric is traced: all cut-offs of NDCG as one
         others = metrics.Evaluator([x for x in measured if not isinstance(x, metrics.NDCG)])
@@ -320,12 +320,12 @@ class Scored:
                 tf.concat(drawn, axis=1),
             )
 
-        return values
+        self._measured = values
 
-    def sums(
+    def process(
         self, serialized: Sequence[bytes], slicing: Slicing
     ) -> Iterator[tuple[str, Resampled]]:
-        """Returns the sums of some lists for each slice, and for `CURVES`."""
+        """Yields the sums of some lists for each slice, and for `CURVES`."""
         ordered = sorted(serialized, key=len)  # lists of similar sizes need little padding
         for start in range(0, len(ordered), _BATCH):
             yield from self._of_batch(tf.constant(ordered[start : start + _BATCH]), slicing)

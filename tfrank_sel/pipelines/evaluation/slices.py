@@ -93,7 +93,7 @@ class Slicing:
 
 
 class Surveyor:
-    """Combiner from batches of serialized lists to `Slicing`, in the form of Beam's.
+    """Combiner (`runners.Combiner`) from batches of serialized lists to `Slicing`.
 
     Args:
         lists: The lists, with their parser.

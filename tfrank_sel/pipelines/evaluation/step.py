@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.data import packed
@@ -24,6 +23,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Ranking, Scorer
+from tfrank_sel.pipelines.runners import Options
 
 COUNTED = 1_000_000  # items whose labels popularity counts
 
@@ -140,7 +140,7 @@ def evaluate(
     scores: Mapping[str, Scorer],
     splits: Mapping[str, Split],
     settings: Settings,
-    options: PipelineOptions,
+    options: Options,
 ) -> None:
     """Compares our model with the baseline and simple rankings: `metrics.json`.
 
@@ -151,7 +151,7 @@ def evaluate(
         scores: Scoring function of each trained candidate.
         splits: The splits.
         settings: Settings of training, with seed and gain.
-        options: Options of the Beam pipeline.
+        options: Options of Beam; None for this process.
     """
     train, test, metric = splits["train"], splits["test"], job.configuration.blessing.metric
     with progress.step("evaluation") as step:
@@ -166,7 +166,7 @@ def evaluate(
             gain=settings.gain,
             has_irrelevant=has_irrelevant,
             simple=rankings(train),
-            pipeline=runners.pipeline_if_many(options, test.statistics.lists),
+            pipeline=runners.pipeline(options),
         )
         step.tell(f"{test.statistics.lists} queries of the test split")
         if not test.has_irrelevant:

@@ -1,33 +1,26 @@
 """Ingest: files of lists, or synthetic data, become TFRecord shards of the packed layout."""
 
-import array
 import collections
 import dataclasses
 import functools
-import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
-import numpy as np
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.transforms.window import GlobalWindows
-
 from tfrank_sel import data
 from tfrank_sel.data import letor, stores, synthetic
-from tfrank_sel.data.formats import Part, Reader, RowReader, Schema, rows
-from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.data.lists import Found, InputError, Rejected
-from tfrank_sel.pipelines import runners
+from tfrank_sel.data.formats import Part, Schema
+from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import clicks, shards, stored, tally
+from tfrank_sel.pipelines.ingestion import clicks, tally
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.reading import Numbered, Reading, Store, ingest as here
 from tfrank_sel.pipelines.ingestion.stored import Earlier
+from tfrank_sel.pipelines.runners import Options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +42,14 @@ def ingest(
     folder: Path,
     *,
     records: str | None = None,
-    options: PipelineOptions | None = None,
+    options: Options = None,
     shard_bytes: int = Beam().shard_bytes,
 ) -> Ingested:
     """Writes the lists of files as TFRecord shards of the packed layout.
 
-    The files are streamed: only a few lists are held in memory, unless rows must be grouped by
-    query. If files have no split, a query gets its split by a hash of its identifier: it is the
-    same in every run, for any other queries and any order.
+    The files are streamed: only a few lists are held in memory; rows that must be grouped by query
+    are put on disk if they are many. If files have no split, a query gets its split by a hash of
+    its identifier: it is the same in every run, for any other queries and any order.
 
     Args:
         inputs: Input files.
@@ -65,8 +58,8 @@ def ingest(
             rejected units, if any.
         records: Folder or URL for the shards, `SPLIT-*`, which all workers can write to; by default
             `records` in the folder. Earlier contents are removed.
-        options: Options of the Beam pipeline.
-        shard_bytes: Target size of a shard, as in `shards.Write`.
+        options: Options of Beam; None for this process.
+        shard_bytes: Target size of a shard.
 
     Returns:
         The shards of each split, and the report.
@@ -83,11 +76,16 @@ def ingest(
         stores.remove(path)
     reader = inputs.reader
     parts = {source.path: reader.parts(source.path) for source in inputs.sources}
+    reading = Reading(reader, layout, inputs.adjacent)
     with stores.scratch(records if stores.is_remote(records) else folder) as scratch:
-        with runners.pipeline(options) as pipeline:
-            write = shards.Write(records, scratch, shard_bytes)
-            _build(pipeline, inputs, layout, parts, write, stores.join(scratch, "notes"))
-        told = _Notes(stores.join(scratch, "notes"))
+        store = functools.partial(Store, layout.spec, inputs.shares)
+        numbered, target = _numbered(inputs, parts), (records, scratch, shard_bytes)
+        if options is None:
+            told = here(reading, numbered, store(), target)
+        else:
+            from tfrank_sel.pipelines.ingestion import parallel
+
+            told = parallel.ingest(reading, numbered, store, target, options)
         bad = reader.numbered((Rejected(**x) for x in told("bad")), parts)
         rejected = tally.keep_dead_letters(
             bad, folder / "dead_letters.jsonl", inputs.allow_bad_lines
@@ -114,170 +112,13 @@ def ingest(
     return Ingested(found, report)
 
 
-def _build(
-    pipeline: beam.Pipeline,
-    inputs: Inputs,
-    layout: Schema,
-    parts: Mapping[str, Sequence[Part]],
-    write: shards.Write,
-    notes: str,
-) -> None:
-    """Builds the pipeline from files to records by split, and to notes about the input."""
-    reader = inputs.reader
-    is_grouped = isinstance(reader, RowReader) and not inputs.adjacent
-    read_part = beam.FlatMap(_rows if is_grouped else _lists, reader, layout)
-    apart = pipeline | beam.Create(list(_numbered(inputs, parts))) | beam.Reshuffle()
-    read = apart | read_part.with_outputs("bad", "lists", main="found")
-    found = read.found
-    if is_grouped:
-        found = found | beam.GroupByKey() | "Join" >> beam.Map(_joined, layout)
-    store = _Store(layout.spec, inputs.shares)
-    done = found | beam.ParDo(store).with_outputs("census", "queries", main="records")
-    done.records | write
-    told = {
-        "bad": read.bad | beam.Map(dataclasses.asdict),
-        "lists": read.lists,
-        "census": done.census | beam.CombinePerKey(_sum) | beam.MapTuple(_of_split),
-        "repeated": done.queries | beam.CombinePerKey(tally.Repeated()) | beam.Values(),
-    }
-    named = [values | f"Name {x}" >> beam.Map(_named, x) for x, values in told.items()]
-    runners.gather(named | beam.Flatten(), notes)
-
-
-_Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
-
-
-class _Notes:
-    """The notes of a pipeline, by name."""
-
-    def __init__(self, notes: str) -> None:
-        self.notes = notes
-
-    def __call__(self, name: str) -> Iterator[Any]:
-        return (value for x, value in runners.gathered(self.notes) if x == name)
-
-
-def _named(value: Any, name: str) -> tuple[str, Any]:
-    return name, value
-
-
-def _sum(counts: Iterable[tally.Counts]) -> tally.Counts:
-    return functools.reduce(operator.add, counts, tally.Counts())
-
-
-def _of_split(split: str, counted: tally.Counts) -> dict[str, dict[str, int]]:
-    return {split: vars(counted)}
-
-
-def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[_Numbered]:
+def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[Numbered]:
     """The parts that workers read independently."""
     number = 0
     for index, source in enumerate(inputs.sources):
         for part in parts[source.path]:
             yield index, number, source.split, part
             number += 1
-
-
-def _lists(numbered: _Numbered, reader: Reader, layout: Schema) -> Iterator[Any]:
-    """From a part of a source to `(split, place, list)`, rejected units and the list count."""
-    index, part_number, split, part = numbered
-    number = 0
-    for one in _told(reader.lists(part, layout)):
-        if isinstance(one, Rejected):
-            yield beam.pvalue.TaggedOutput("bad", one)
-        else:
-            number += 1
-            yield split, (index, part_number * tally.LISTS + number), one
-    yield beam.pvalue.TaggedOutput("lists", (index, part_number, number))
-
-
-def _rows(numbered: _Numbered, reader: RowReader, layout: Schema) -> Iterator[Any]:
-    """From a part of a source to rows by split and query, and rejected units."""
-    _, _, split, part = numbered
-    for one in _told(reader.rows(part, layout)):
-        if isinstance(one, Rejected):
-            yield beam.pvalue.TaggedOutput("bad", one)
-        else:
-            for query, of_query in rows.by_query(one):
-                yield (split or "", query), _compact(of_query)
-
-
-def _joined(
-    grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], layout: Schema
-) -> tuple[str | None, tuple[int, int], Found]:
-    (split, query), parts = grouped
-    found = rows.joined((_expanded(query, part, layout) for part in parts), layout)
-    return split or None, (0, 0), found  # each query occurs once, so it needs no place
-
-
-def _compact(found: Rows) -> tuple[Any, ...]:
-    """Returns rows of one query as a few bytes and strings, which Beam encodes compactly."""
-    file, numbers = found.place
-    context = tuple(values[:1].tolist()[0] for values in found.context.values())
-    arrays = (numbers.astype(np.int64), found.labels, np.ascontiguousarray(found.features))
-    ids = tuple(found.doc_ids) if any(found.doc_ids) else None
-    texts = None if found.texts is None else tuple(found.texts.ravel().tolist())
-    weights = None if found.weights is None else found.weights.tobytes()
-    return (file, *(values.tobytes() for values in arrays), ids, context, texts, weights)
-
-
-def _expanded(query: str, parts: tuple[Any, ...], layout: Schema) -> Rows:
-    """Returns the rows of a query from the result of `_compact`."""
-    file, numbers, labels, features, ids, context, texts, weights = parts
-    known = zip(layout.context, context, strict=True)
-    values = np.frombuffer(labels, np.float32)
-    rows = len(values)
-    return Rows(
-        (file, np.frombuffer(numbers, np.int64)),
-        np.array([query], np.object_),
-        values,
-        np.frombuffer(features, np.float32).reshape(rows, len(layout.names)),
-        np.array(ids or [""] * rows, np.object_),
-        {name: np.array([value], np.object_) for name, value in known},
-        None if texts is None else np.array(texts, np.object_).reshape(rows, len(layout.texts)),
-        None if weights is None else np.frombuffer(weights, np.float32),
-    )
-
-
-class _Store(beam.DoFn):
-    """From lists to records by split, a census of each split, and the places of the queries."""
-
-    def __init__(self, spec: data.FeatureSpec, shares: Mapping[str, float]) -> None:
-        self.spec, self.shares = spec, dict(shares)
-
-    def start_bundle(self) -> None:
-        self.counts: dict[str, tally.Counts] = collections.defaultdict(tally.Counts)
-        self.queries: dict[str, array.array[int]] = collections.defaultdict(
-            lambda: array.array("Q")
-        )
-
-    def process(self, element: tuple[str | None, tuple[int, int], Found]) -> Iterator[Any]:
-        split, place, found = element
-        query = tally.hash_of(found.item_list.query_id)
-        split = split or tally.split_of(query, self.shares)
-        self.counts[split].add(found.item_list)
-        self.queries[split].extend((query, *place))
-        if len(found.item_list.labels):
-            key = (*divmod(place[1], tally.LISTS), query)
-            yield split, key, stored.serialize(found, self.spec)
-
-    def finish_bundle(self) -> Iterator[Any]:
-        for counted in self.counts.items():
-            yield beam.pvalue.TaggedOutput("census", GlobalWindows.windowed_value(counted))
-        for split, queries in self.queries.items():
-            places = np.array(queries, np.uint64).reshape(-1, 3)
-            parts = places[:, 0] % tally.PARTS
-            for part in np.unique(parts).tolist():
-                keyed = GlobalWindows.windowed_value((part, (split, places[parts == part])))
-                yield beam.pvalue.TaggedOutput("queries", keyed)
-
-
-def _told(read: Iterator[Any]) -> Iterator[Any]:
-    """Yields the units that are read, and a rejected unit if the file cannot be read further."""
-    try:
-        yield from read
-    except data.InputError as error:
-        yield Rejected(error.place, "file", None, error.reason)
 
 
 def summary(report: Mapping[str, Any]) -> Iterator[str]:
@@ -301,7 +142,11 @@ SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
 
 
 def ingest_job(
-    job: Job, progress: Progress, folder: Path, earlier: Earlier | None, options: PipelineOptions
+    job: Job,
+    progress: Progress,
+    folder: Path,
+    earlier: Earlier | None,
+    options: Options,
 ) -> None:
     """Converts files to records: `records/`, `ingest.json`, `layout.json`, `dead_letters.jsonl`.
 
@@ -310,7 +155,7 @@ def ingest_job(
         progress: Progress display.
         folder: Folder to write to.
         earlier: The run that this one continues; its records are linked to `earlier/`.
-        options: Options of the Beam pipeline.
+        options: Options of Beam; None for this process.
     """
     seed, mirror = job.configuration.training.seed, job.mirror
     inputs = job.inputs or synthesise(folder / "synthetic", seed, progress)

@@ -7,11 +7,8 @@ import shutil
 import struct
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
-import apache_beam as beam
 import google_crc32c
-from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import stores
@@ -103,51 +100,20 @@ class File:
     size: int
 
 
-class Write(beam.PTransform):
-    """Writes `(split, key, record)` to shards, `SPLIT-00000-of-00003.tfrecord` and so on.
-
-    Each bundle writes its own files, and emits them when it ends, so files of failed or repeated
-    bundles are ignored. A file has records of consecutive parts of the input. Small files are
-    joined in the order of their keys: if each part is in one bundle, shards do not depend on the
-    bundling.
-
-    Args:
-        folder: Folder of the shards, as path or URL.
-        scratch: Folder of the files of bundles. The creator of the folders must remove this one.
-        size: Size of a shard in bytes; a file of a bundle ends with the record that reaches it.
-    """
-
-    def __init__(self, folder: str, scratch: str, size: int) -> None:
-        super().__init__()
-        self.folder, self.scratch, self.size = folder, scratch, size
-
-    def expand(self, records: beam.PCollection) -> beam.PCollection:
-        return (
-            records
-            | "Write files" >> beam.ParDo(WriteFiles(self.scratch, self.size))
-            | "Files of a split" >> beam.GroupByKey()
-            | "Plan shards" >> beam.FlatMap(plan, self.folder, self.size)
-            | "Shards apart" >> beam.Reshuffle()
-            | "Make shards" >> beam.Map(join)
-        )
-
-
-class WriteFiles(beam.DoFn):
-    """Writes records to files, one split per file: yields `(split, File)`.
+class Files:
+    """Writes records to files, one split per file: each returns `(split, File)` when it ends.
 
     Args:
         folder: Folder of the files.
-        size: As in `Write`.
+        size: Size of a file in bytes; it ends with the record that reaches it.
     """
 
     def __init__(self, folder: str, size: int) -> None:
         self.folder, self.size = folder, size
-
-    def start_bundle(self) -> None:
         self.files: dict[str, _Open] = {}
 
-    def process(self, element: tuple[str, Key, bytes]) -> Iterator[tuple[str, File]]:
-        split, key, record = element
+    def write(self, split: str, key: Key, record: bytes) -> Iterator[tuple[str, File]]:
+        """Writes a record, and yields the files that end."""
         if split in self.files and not self.files[split].is_followed_by(key):
             yield split, self.files.pop(split).close()
         if split not in self.files:
@@ -156,9 +122,11 @@ class WriteFiles(beam.DoFn):
         if self.files[split].write(key, record) >= self.size:
             yield split, self.files.pop(split).close()
 
-    def finish_bundle(self) -> Iterator[Any]:
+    def close(self) -> Iterator[tuple[str, File]]:
+        """Ends the files, and yields them."""
         for split, file in self.files.items():
-            yield GlobalWindows.windowed_value((split, file.close()))
+            yield split, file.close()
+        self.files = {}
 
 
 class _Open:
@@ -204,10 +172,13 @@ def plan(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields the shards of a split: the path of each, and the files to join to it.
 
+    Files are joined in the order of their keys: if each part of the input is in one bundle, shards
+    do not depend on the bundling.
+
     Args:
         of_split: The split, and its files in any order.
-        folder: As in `Write`.
-        size: As in `Write`; files are joined up to this total size.
+        folder: Folder of the shards, as path or URL.
+        size: Target size of a shard in bytes: files are joined up to it.
     """
     split, files = of_split
     shards: list[list[str]] = []

@@ -3,9 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
-import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 
@@ -14,10 +13,13 @@ from tfrank_sel.data import batching, packed, stores
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import Found
 from tfrank_sel.models import summary
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror, near
+from tfrank_sel.pipelines.runners import Options
 
 _BATCH = 64
+_OCTETS = 1 << 22  # of records that are summed at once
 SLOTS = 20_000  # items of a sample, with padding
 
 # Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
@@ -37,30 +39,9 @@ def _dataset(shard: str) -> tf.data.Dataset:
     return tf.data.TFRecordDataset(stores.near(shard), compression)
 
 
-def _files(shard: str) -> list[str]:
+def files(shard: str) -> list[str]:
+    """Returns the files of a path or pattern."""
     return [shard] if stores.is_file(shard) else stores.glob(shard)
-
-
-class Read(beam.PTransform):
-    """Reads records in batches of at most 64.
-
-    Args:
-        shards: TFRecord files, and patterns of them.
-    """
-
-    def __init__(self, shards: Sequence[str]) -> None:
-        super().__init__()
-        self.shards = list(shards)
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        return (
-            pipeline
-            | beam.Create(self.shards)
-            | beam.FlatMap(_files)
-            | beam.Reshuffle()
-            | beam.FlatMap(records)
-            | beam.BatchElements(min_batch_size=16, max_batch_size=_BATCH)
-        )
 
 
 def serialize(found: Found, spec: data.FeatureSpec) -> bytes:
@@ -149,11 +130,61 @@ def batches(
     )
 
 
+def items(serialized: Sequence[bytes], spec: data.FeatureSpec) -> packed.Items:
+    """Returns the items of records."""
+    return packed.items(tf.constant(serialized, tf.string), spec)
+
+
 def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
     """Reads records of files, and patterns of them, 64 at a time, in the order of the files."""
     for shard in shards:  # the next file is copied after this one has been read
-        for file in _files(shard):
+        for file in files(shard):
             yield from _dataset(file).batch(_BATCH)
+
+
+def batches_of_records(shards: Sequence[str]) -> Iterator[list[bytes]]:
+    """Reads records as `serialized_batches`."""
+    for serialized in serialized_batches(shards):
+        yield serialized.numpy().tolist()
+
+
+def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:
+    """Reads records as `serialized_batches`, some MiB at a time."""
+    found, size = list[bytes](), 0
+    for batch in batches_of_records(shards):
+        found += batch
+        size += sum(map(len, batch))
+        if size >= _OCTETS:
+            yield found
+            found, size = [], 0
+    if found:
+        yield found
+
+
+def totals(
+    shards: Mapping[str, Sequence[str]],
+    combiner: runners.Combiner,
+    described: Callable[[Any], Any],
+    scratch: str | Path,
+    options: Options,
+) -> dict[str, Any]:
+    """Combines the records of each split, in `blocks`.
+
+    Args:
+        shards: TFRecord files, and patterns of them, of each split.
+        combiner: Combines lists of serialized records.
+        described: Returns the value of a split as JSON-ready values.
+        scratch: Temporary folder or URL that all workers can write to.
+        options: Options of Beam; None for this process.
+
+    Returns:
+        The described value of each split.
+    """
+    if options is not None:
+        from tfrank_sel.pipelines.ingestion import parallel
+
+        return parallel.totals(shards, combiner, described, scratch, options)
+    return {x: described(runners.total(combiner, blocks(y))) for x, y in shards.items()}
 
 
 def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:

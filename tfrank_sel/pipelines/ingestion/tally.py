@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 
 from tfrank_sel import data
@@ -42,43 +41,62 @@ class Counts:
     one_item_lists: int = 0
     conflicting_lists: int = 0
 
-    def add(self, found: data.ItemList) -> None:
-        """Adds a list to the counts."""
-        size = len(found.labels)
-        self.lists += size > 0
-        self.items += size
-        self.empty_lists += size == 0
-        self.one_item_lists += size == 1
-        self.conflicting_lists += has_conflict(found)
+    @classmethod
+    def of(cls, lists: Sequence[data.ItemList]) -> "Counts":
+        """Returns the counts over lists."""
+        sizes = [len(one.labels) for one in lists]
+        return cls(
+            len(sizes) - sizes.count(0),
+            sum(sizes),
+            sizes.count(0),
+            sizes.count(1),
+            int(np.sum(have_conflicts(lists))),
+        )
 
     def __add__(self, other: "Counts") -> "Counts":
         mine, theirs = vars(self), vars(other)
         return Counts(**{name: mine[name] + theirs[name] for name in mine})
 
 
-def has_conflict(found: data.ItemList) -> bool:
-    """Whether an identifier, or identical features, occur with two different labels.
+def have_conflicts(lists: Sequence[data.ItemList]) -> np.ndarray:
+    """Whether an identifier, or identical features, occur in a list with two different labels.
 
     Example:
         >>> features = np.array([[1.0], [2.0], [1.0]], np.float32)
-        >>> has_conflict(data.ItemList("q", np.array([0.0, 1.0, 1.0]), features, ("a", "b", "c")))
-        True
+        >>> one = data.ItemList("q", np.array([0.0, 1.0, 1.0]), features, ("a", "b", "c"))
+        >>> have_conflicts([one]).tolist()
+        [True]
     """
-    labels = found.labels
-    if len(labels) < 2 or labels.min() == labels.max():
+    found = np.array([_is_named_twice(one) for one in lists], bool)
+    left = [i for i, one in enumerate(lists) if not found[i] and len({*one.labels.tolist()}) > 1]
+    if left:
+        of_list = np.repeat(left, [len(lists[i].labels) for i in left])
+        labels = np.concatenate([lists[i].labels for i in left])
+        rows = _hashes([lists[i] for i in left])
+        order = np.lexsort([rows, of_list])
+        labels, keys = labels[order], np.stack([of_list, rows.view(np.int64)])[:, order]
+        is_alike = np.all(keys[:, 1:] == keys[:, :-1], axis=0)
+        found[keys[0, 1:][is_alike & (labels[1:] != labels[:-1])]] = True
+    return found
+
+
+def _is_named_twice(found: data.ItemList) -> bool:
+    """Whether an identifier occurs with two different labels."""
+    if len({*found.doc_ids}) == len(found.labels):
         return False
-    if len(set(found.doc_ids)) < len(labels):
-        of_id = dict(zip(found.doc_ids, labels.tolist(), strict=True))
-        if any(of_id[name] != label for name, label in zip(found.doc_ids, labels, strict=True)):
-            return True
-    rows = np.ascontiguousarray(found.features + 0.0)  # -0 and 0 are the same number
-    rows = rows.view(np.uint32).astype(np.uint64) @ _weights(rows.shape[1])
-    if found.texts is not None:
-        texts = [hash(tuple(row)) for row in found.texts.tolist()]
-        rows ^= np.array(texts, np.int64).view(np.uint64)
-    order = np.lexsort([labels, rows])
-    rows, labels = rows[order], labels[order]
-    return bool(np.any((rows[1:] == rows[:-1]) & (labels[1:] != labels[:-1])))
+    labels = found.labels.tolist()
+    of_id = dict(zip(found.doc_ids, labels, strict=True))
+    return any(of_id[x] != label for x, label in zip(found.doc_ids, labels, strict=True))
+
+
+def _hashes(lists: Sequence[data.ItemList]) -> np.ndarray:
+    """Hashes of the features and texts of all items."""
+    rows = np.concatenate([one.features for one in lists]) + np.float32(0.0)  # -0 and 0 are equal
+    found: np.ndarray = rows.view(np.uint32).astype(np.uint64) @ _weights(rows.shape[1])
+    texts = [row for one in lists if one.texts is not None for row in one.texts.tolist()]
+    if texts:
+        found ^= np.array([hash(tuple(row)) for row in texts], np.int64).view(np.uint64)
+    return found
 
 
 def hash_of(query_id: str) -> int:
@@ -106,8 +124,8 @@ def split_of(query: int, shares: dict[str, float]) -> str:
     return split  # of rounding
 
 
-class Repeated(beam.CombineFn):
-    """Beam combiner from splits and places of queries to repeated queries: count and first ones.
+class Repeated:
+    """Combiner from splits and places of queries to repeated queries: see `runners.Combiner`.
 
     The dict has `count` and `first` of queries with several places, `again` and `first_again` of
     pairs of places in one file, and `shared` of lists by split whose query is in `train` too.

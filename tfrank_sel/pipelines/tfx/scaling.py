@@ -1,13 +1,16 @@
 """Scaling component: statistics and preparation for training, computed by Beam."""
 
 import dataclasses
+import functools
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
+import tensorflow as tf
 from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
@@ -20,8 +23,9 @@ from tfx.v1.dsl.components import (
 )
 
 from tfrank_sel import models
+from tfrank_sel.data.packed import Items
 from tfrank_sel.data.schema import Columns, Schema
-from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines import beams
 from tfrank_sel.pipelines.analysis import drift, gates as gating
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
@@ -59,23 +63,33 @@ def Scaling(  # noqa: N802
     if champion and warm_start:
         before = base_models.preparation(champion.uri, layout.features)
     scratch = os.path.join(scaling.uri, ".statistics")
+    summary = beams.Combine(Summary(functools.partial(items, layout=layout), layout.features))
     with beam_pipeline as pipeline:
         for split in SPLITS:
-            summary = (
+            values = (
                 pipeline
                 | f"Read[{split}]" >> beam.io.ReadFromTFRecord(pattern(examples, split))
                 | f"Batch[{split}]" >> beam.BatchElements(max_batch_size=PARSED_AT_ONCE)
-                | f"Sum[{split}]" >> beam.CombineGlobally(Summary(layout.inputs, layout.features))
+                | f"Sum[{split}]" >> beam.CombineGlobally(summary)
                 | f"Values[{split}]" >> beam.Map(dataclasses.asdict)
             )
-            runners.gather(summary, os.path.join(scratch, split))
-    told = {split: next(runners.gathered(os.path.join(scratch, split))) for split in SPLITS}
+            beams.gather(values, os.path.join(scratch, split))
+    told = {split: next(beams.gathered(os.path.join(scratch, split))) for split in SPLITS}
     fileio.rmtree(scratch)
     found = {split: Statistics.of(values) for split, values in told.items()}
     config = described(found, layout, before)
     reference = base_models.statistics(champion.uri) if champion else None
     check(found, reference, layout.columns.measures["label"], Gates.model_validate_json(gates))
     io_utils.write_string_file(os.path.join(scaling.uri, base_models.SCALING), json.dumps(config))
+
+
+def items(serialized: Sequence[bytes], layout: SequenceSchema) -> Items:
+    """Returns the items of serialized lists."""
+    inputs, labels, *_ = layout.inputs(tf.constant(serialized))
+    found = {name: x.numpy() for name, x in inputs.items()}
+    mask = found["mask"]
+    texts = found["texts"][mask] if "texts" in found else np.zeros([mask.sum(), 0], object)
+    return Items(mask.sum(axis=1), labels.numpy()[mask], found["features"][mask], texts)
 
 
 def described(

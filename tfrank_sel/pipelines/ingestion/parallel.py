@@ -1,0 +1,227 @@
+"""Ingest, and passes over records, on Beam; what workers do stands in `ingest` and `stored`.
+
+Only what runs on Beam imports this module.
+"""
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.window import GlobalWindows
+
+from tfrank_sel.data import stores
+from tfrank_sel.data.formats import Schema, rows
+from tfrank_sel.data.formats.rows import Rows
+from tfrank_sel.pipelines import beams, runners
+from tfrank_sel.pipelines.ingestion import shards, stored, tally
+from tfrank_sel.pipelines.ingestion.reading import NOWHERE, Listed, Numbered, Reading, Store
+
+
+class Read(beam.PTransform):
+    """Reads records in batches.
+
+    Args:
+        shards: TFRecord files, and patterns of them.
+        batches: Reads some files: `stored.blocks`, or another function.
+    """
+
+    def __init__(
+        self, shards: Sequence[str], batches: Callable[[Sequence[str]], Iterator[Any]]
+    ) -> None:
+        super().__init__()
+        self.shards, self.batches = list(shards), batches
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        return (
+            pipeline
+            | beam.Create(self.shards)
+            | beam.FlatMap(stored.files)
+            | beam.Reshuffle()
+            | beam.FlatMap(lambda file, batches: batches([file]), self.batches)
+        )
+
+
+def totals(
+    shards: Mapping[str, Sequence[str]],
+    combiner: runners.Combiner,
+    described: Callable[[Any], Any],
+    scratch: str | Path,
+    options: PipelineOptions,
+) -> dict[str, Any]:
+    """Combines the records of each split, as `stored.totals`."""
+    with stores.scratch(scratch) as folder:
+        with beams.pipeline(options) as pipeline:
+            for split, files in shards.items():
+                values = (
+                    pipeline
+                    | f"Read {split}" >> Read(files, stored.blocks)
+                    | f"Combine {split}" >> beam.CombineGlobally(beams.Combine(combiner))
+                    | f"Describe {split}" >> beam.Map(described)
+                )
+                beams.gather(values, stores.join(folder, split))
+        return {split: next(beams.gathered(stores.join(folder, split))) for split in shards}
+
+
+class Write(beam.PTransform):
+    """Writes `(split, key, record)` to shards, `SPLIT-00000-of-00003.tfrecord` and so on.
+
+    Each bundle writes its own files, and emits them when it ends, so files of failed or repeated
+    bundles are ignored.
+
+    Args:
+        folder: Folder of the shards, as path or URL.
+        scratch: Folder of the files of bundles. The creator of the folders must remove this one.
+        size: Target size of a shard in bytes, as in `shards.Files` and `shards.plan`.
+    """
+
+    def __init__(self, folder: str, scratch: str, size: int) -> None:
+        super().__init__()
+        self.folder, self.scratch, self.size = folder, scratch, size
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        return (
+            records
+            | "Write files" >> beam.ParDo(WriteFiles(self.scratch, self.size))
+            | "Files of a split" >> beam.GroupByKey()
+            | "Plan shards" >> beam.FlatMap(shards.plan, self.folder, self.size)
+            | "Shards apart" >> beam.Reshuffle()
+            | "Make shards" >> beam.Map(shards.join)
+        )
+
+
+class WriteFiles(beam.DoFn):
+    """Writes the records of a bundle, as `shards.Files`."""
+
+    def __init__(self, folder: str, size: int) -> None:
+        self.folder, self.size = folder, size
+
+    def start_bundle(self) -> None:
+        self.files = shards.Files(self.folder, self.size)
+
+    def process(self, element: tuple[str, shards.Key, bytes]) -> Iterator[Any]:
+        yield from self.files.write(*element)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(GlobalWindows.windowed_value, self.files.close())
+
+
+class _Store(beam.DoFn):
+    """Makes records of the lists of a bundle, as `Store`, and tells of them at its end."""
+
+    def __init__(self, create: Callable[[], Store]) -> None:
+        self.create = create
+
+    def start_bundle(self) -> None:
+        self.store = self.create()
+
+    def process(self, element: Sequence[Any]) -> Iterator[Any]:
+        yield from self.store.records(element)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for counted in self.store.counts.items():
+            yield TaggedOutput("census", GlobalWindows.windowed_value(counted))
+        for places in self.store.places():
+            yield TaggedOutput("queries", GlobalWindows.windowed_value(places))
+
+
+def ingest(
+    reading: Reading,
+    parts: Iterable[Numbered],
+    create: Callable[[], Store],
+    target: tuple[str, str, int],
+    options: PipelineOptions,
+) -> Callable[[str], Iterator[Any]]:
+    """Reads parts of files and writes records, as `reading.ingest`; `create` makes a store."""
+    notes = stores.join(target[1], "notes")
+    with beams.pipeline(options) as pipeline:
+        apart = pipeline | beam.Create(list(parts)) | beam.Reshuffle()
+        read_part = beam.FlatMap(_rows if reading.is_grouped else _lists, reading)
+        read = apart | read_part.with_outputs("bad", "lists", main="found")
+        found = read.found
+        if reading.is_grouped:
+            found = found | beam.GroupByKey() | "Join" >> beam.Map(_joined, reading)
+        done = found | beam.ParDo(_Store(create)).with_outputs("census", "queries", main="records")
+        done.records | Write(*target)
+        repeated = beam.CombinePerKey(beams.Combine(tally.Repeated()))
+        told = {
+            "bad": read.bad | beam.Map(dataclasses.asdict),
+            "lists": read.lists,
+            "census": done.census | beam.CombinePerKey(_sum) | beam.MapTuple(_of_split),
+            "repeated": done.queries | repeated | beam.Values(),
+        }
+        named = [values | f"Name {x}" >> beam.Map(_named, x) for x, values in told.items()]
+        beams.gather(named | beam.Flatten(), notes)
+    return lambda name: (value for x, value in beams.gathered(notes) if x == name)
+
+
+def _named(value: Any, name: str) -> tuple[str, Any]:
+    return name, value
+
+
+def _sum(counts: Iterable[tally.Counts]) -> tally.Counts:
+    return functools.reduce(operator.add, counts, tally.Counts())
+
+
+def _of_split(split: str, counted: tally.Counts) -> dict[str, dict[str, int]]:
+    return {split: vars(counted)}
+
+
+def _lists(numbered: Numbered, reading: Reading) -> Iterator[Any]:
+    """As `Reading.lists`."""
+    for name, value in reading.lists(numbered):
+        yield value if name == "found" else TaggedOutput(name, value)
+
+
+def _rows(numbered: Numbered, reading: Reading) -> Iterator[Any]:
+    """As `Reading.rows`, by split and query."""
+    for name, value in reading.rows(numbered):
+        if name == "found":
+            split, found = value
+            for query, of_query in rows.by_query(found):
+                yield (split or "", query), _compact(of_query)
+        else:
+            yield TaggedOutput(name, value)
+
+
+def _joined(
+    grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], reading: Reading
+) -> list[Listed]:
+    (split, query), parts = grouped
+    found = rows.joined((_expanded(query, x, reading.layout) for x in parts), reading.layout)
+    return [(split or None, NOWHERE, found)]
+
+
+def _compact(found: Rows) -> tuple[Any, ...]:
+    """Returns rows of one query as a few bytes and strings, which Beam encodes compactly."""
+    file, numbers = found.place
+    context = tuple(values[:1].tolist()[0] for values in found.context.values())
+    arrays = (numbers.astype(np.int64), found.labels, np.ascontiguousarray(found.features))
+    ids = tuple(found.doc_ids) if any(found.doc_ids) else None
+    texts = None if found.texts is None else tuple(found.texts.ravel().tolist())
+    weights = None if found.weights is None else found.weights.tobytes()
+    return (file, *(values.tobytes() for values in arrays), ids, context, texts, weights)
+
+
+def _expanded(query: str, parts: tuple[Any, ...], layout: Schema) -> Rows:
+    """Returns the rows of a query from the result of `_compact`."""
+    file, numbers, labels, features, ids, context, texts, weights = parts
+    known = zip(layout.context, context, strict=True)
+    values = np.frombuffer(labels, np.float32)
+    rows = len(values)
+    return Rows(
+        (file, np.frombuffer(numbers, np.int64)),
+        np.array([query], np.object_),
+        values,
+        np.frombuffer(features, np.float32).reshape(rows, len(layout.names)),
+        np.array(ids or [""] * rows, np.object_),
+        {name: np.array([value], np.object_) for name, value in known},
+        None if texts is None else np.array(texts, np.object_).reshape(rows, len(layout.texts)),
+        None if weights is None else np.frombuffer(weights, np.float32),
+    )

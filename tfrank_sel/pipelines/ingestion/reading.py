@@ -1,0 +1,267 @@
+"""From parts of files to records: what one process or each worker of Beam does."""
+
+import array
+import collections
+import dataclasses
+import json
+import pickle
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfrank_sel import data
+from tfrank_sel.data import stores
+from tfrank_sel.data.formats import Part, Reader, RowReader, Schema, rows
+from tfrank_sel.data.formats.rows import Rows
+from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.ingestion import shards, stored, tally
+
+ITEMS = 8192  # in lists that are stored at once
+HELD = 1 << 26  # bytes of rows that are grouped in memory
+_PIECES = 64  # of the queries, if there are more
+_STRING = 80  # bytes
+
+Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
+NOWHERE = (0, 0)  # place of a list of grouped rows: each query occurs once
+Listed = tuple[str | None, tally.Place, Found]  # split, place and list
+
+
+class Some:
+    """Collects some lists, to hand them over together as `"found"`."""
+
+    def __init__(self) -> None:
+        self.found, self.items = list[Listed](), 0
+
+    def add(self, one: Listed) -> Iterator[tuple[str, list[Listed]]]:
+        """Adds a list, and yields all that are held if they are enough."""
+        self.found.append(one)
+        self.items += len(one[2].item_list.labels)
+        if self.items >= ITEMS:
+            yield from self.left()
+
+    def left(self) -> Iterator[tuple[str, list[Listed]]]:
+        """Yields the lists that are held, if any."""
+        if self.found:
+            yield "found", self.found
+        self.found, self.items = [], 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """Reads parts of files.
+
+    Args:
+        reader: The reader of the files.
+        layout: Schema of the lists.
+        adjacent: Whether the rows of a query are adjacent.
+    """
+
+    reader: Reader
+    layout: Schema
+    adjacent: bool
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether rows must be grouped by query."""
+        return isinstance(self.reader, RowReader) and not self.adjacent
+
+    def lists(self, numbered: Numbered) -> Iterator[tuple[str, Any]]:
+        """Yields some lists at a time as `"found"`, `"bad"` units, and the count of `"lists"`."""
+        index, part_number, split, part = numbered
+        some, number = Some(), 0
+        for one in _told(self.reader.lists(part, self.layout)):
+            if isinstance(one, Rejected):
+                yield "bad", one
+                continue
+            number += 1
+            place = index, part_number * tally.LISTS + number
+            yield from some.add((split, place, one))
+        yield from some.left()
+        yield "lists", (index, part_number, number)
+
+    def rows(self, numbered: Numbered) -> Iterator[tuple[str, Any]]:
+        """Yields a split and some of its rows at a time as `"found"`, and `"bad"` units."""
+        _, _, split, part = numbered
+        assert isinstance(self.reader, RowReader)
+        for one in _told(self.reader.rows(part, self.layout)):
+            yield ("bad", one) if isinstance(one, Rejected) else ("found", (split, one))
+
+
+def _told(read: Iterator[Any]) -> Iterator[Any]:
+    """Yields the units that are read, and a rejected unit if the file cannot be read further."""
+    try:
+        yield from read
+    except data.InputError as error:
+        yield Rejected(error.place, "file", None, error.reason)
+
+
+class Store:
+    """Makes records of lists, and counts them.
+
+    Args:
+        spec: Names of the parts and number of features.
+        shares: The share of queries of each split, for lists without one.
+    """
+
+    def __init__(self, spec: data.FeatureSpec, shares: Mapping[str, float]) -> None:
+        self.spec, self.shares = spec, dict(shares)
+        self.counts = collections.defaultdict[str, tally.Counts](tally.Counts)
+        self.queries = collections.defaultdict[str, "array.array[int]"](lambda: array.array("Q"))
+
+    def records(self, lists: Sequence[Listed]) -> Iterator[tuple[str, shards.Key, bytes]]:
+        """Yields split, key and record of each list with an item."""
+        by_split = collections.defaultdict[str, list[data.ItemList]](list)
+        for split, place, found in lists:
+            query = tally.hash_of(found.item_list.query_id)
+            split = split or tally.split_of(query, self.shares)
+            by_split[split].append(found.item_list)
+            self.queries[split].extend((query, *place))
+            if len(found.item_list.labels):
+                key = (*divmod(place[1], tally.LISTS), query)
+                yield split, key, stored.serialize(found, self.spec)
+        for split, of_split in by_split.items():
+            self.counts[split] += tally.Counts.of(of_split)
+
+    def places(self) -> Iterator[tuple[int, tuple[str, np.ndarray]]]:
+        """Yields the places of queries by split, for `tally.Repeated`, and by part of queries."""
+        for split, queries in self.queries.items():
+            places = np.array(queries, np.uint64).reshape(-1, 3)
+            parts = places[:, 0] % tally.PARTS
+            for part in np.unique(parts).tolist():
+                yield part, (split, places[parts == part])
+
+
+class Groups:
+    """Groups rows of any order by split and query; on disk if they are many.
+
+    Args:
+        folder: A temporary folder on this machine.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.held = list[tuple[str | None, Rows]]()
+        self.size = 0
+
+    def add(self, split: str | None, found: Rows) -> None:
+        """Adds rows of a split."""
+        texts = 0 if found.texts is None else found.texts.size
+        self.size += found.features.nbytes + _STRING * (texts + 2 * len(found.queries))
+        self.held.append((split, found))
+        if self.size >= HELD:
+            self._put_off()
+
+    def lists(self, schema: Schema) -> Iterator[tuple[str | None, Found]]:
+        """Yields all lists and their splits."""
+        if not any(self.folder.iterdir()):
+            yield from _grouped(self.held, schema)
+            return
+        self._put_off()
+        for path in sorted(self.folder.iterdir()):
+            yield from _grouped(_pickled(path), schema)
+
+    def _put_off(self) -> None:
+        """Writes the rows to a file for each piece of the queries."""
+        for split, found in self.held:
+            queries = (zlib.crc32(query.encode()) for query in found.queries.tolist())
+            pieces = np.fromiter(queries, np.int64, len(found.queries)) % _PIECES
+            for piece in np.unique(pieces).tolist():
+                with (self.folder / f"{piece:03d}").open("ab") as file:
+                    pickle.dump((split, found.take(np.flatnonzero(pieces == piece))), file)
+        self.held, self.size = [], 0
+
+
+def _pickled(path: Path) -> Iterator[tuple[str | None, Rows]]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while file.tell() < size:
+            yield pickle.load(file)
+
+
+def _grouped(
+    held: Iterable[tuple[str | None, Rows]], schema: Schema
+) -> Iterator[tuple[str | None, Found]]:
+    by_split = collections.defaultdict[str | None, list[Rows]](list)
+    for split, found in held:
+        by_split[split].append(found)
+    for split, of_split in by_split.items():
+        for one in rows.grouped(of_split, schema):
+            assert isinstance(one, Found)
+            yield split, one
+
+
+def ingest(
+    reading: Reading,
+    parts: Iterable[Numbered],
+    store: Store,
+    target: tuple[str, str, int],
+) -> Callable[[str], Iterator[Any]]:
+    """Reads parts of files and writes records, in this process.
+
+    Args:
+        reading: Reads a part.
+        parts: The parts.
+        store: Makes records of lists.
+        target: Folder of the shards and a temporary folder, as paths or URLs; and size of a shard.
+
+    Returns:
+        What is told of the parts by name, as JSON-ready values: `bad` units, `lists` of each part,
+        the `census` of each split, and `repeated` queries.
+    """
+    folder, scratch, size = target
+    files, done, counted = shards.Files(scratch, size), list[tuple[str, shards.File]](), list[Any]()
+    letters = stores.join(scratch, "bad")
+    with stores.opened(letters, "wb") as bad, tempfile.TemporaryDirectory() as pieces:
+        for name, value in _read(reading, parts, pieces):
+            if name == "bad":
+                bad.write(json.dumps(vars(value)).encode() + b"\n")
+            elif name == "lists":
+                counted.append(value)
+            else:
+                for record in store.records(value):
+                    done += files.write(*record)
+    done += files.close()
+    by_split = collections.defaultdict[str, list[shards.File]](list)
+    for split, file in done:
+        by_split[split].append(file)
+    for of_split in by_split.items():
+        for shard in shards.plan(of_split, folder, size):
+            shards.join(shard)
+    queries = collections.defaultdict[int, list[Any]](list)
+    for part, places in store.places():
+        queries[part].append(places)
+    told = {
+        "lists": counted,
+        "census": [{split: vars(counts)} for split, counts in store.counts.items()],
+        "repeated": [runners.total(tally.Repeated(), x) for x in queries.values()],
+    }
+    return lambda name: _lines(letters) if name == "bad" else iter(told[name])
+
+
+def _read(reading: Reading, parts: Iterable[Numbered], pieces: str) -> Iterator[tuple[str, Any]]:
+    """As `Reading.lists` of all parts, grouped if they must be."""
+    if not reading.is_grouped:
+        for part in parts:
+            yield from reading.lists(part)
+        return
+    groups = Groups(pieces)
+    for part in parts:
+        for name, value in reading.rows(part):
+            if name == "bad":
+                yield name, value
+            else:
+                groups.add(*value)
+    some = Some()
+    for split, one in groups.lists(reading.layout):
+        yield from some.add((split, NOWHERE, one))
+    yield from some.left()
+
+
+def _lines(path: str) -> Iterator[Any]:
+    with stores.opened(path) as file:
+        yield from map(json.loads, file)
