@@ -12,6 +12,7 @@ from benchmarks.speed import ingest_memory
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.ingestion.stored import PackedLists
 from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel import data, models
 
 for name in sys.argv[1:]:
