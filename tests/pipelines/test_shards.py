@@ -13,8 +13,9 @@ from hypothesis import given, strategies as st
 from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import letor, lines, synthetic
+from tfrank_sel.data.formats import text
 from tfrank_sel.pipelines import beams
-from tfrank_sel.pipelines.ingestion import ingest, parallel, shards, stored
+from tfrank_sel.pipelines.ingestion import ingest, parallel, reading, shards, stored
 from tfrank_sel.pipelines.ingestion.inputs import Source, expand
 
 
@@ -143,6 +144,26 @@ def test_a_file_that_is_read_in_parts_gives_the_same_shards_in_every_run(
             assert found == records(paths)
         assert sorted(found) == sorted(records(paths))
     assert len(done[0].shards["train"]) > 3
+
+
+@pytest.mark.parametrize("held", [1, 4_000, 1 << 26])
+def test_rows_of_any_order_are_grouped_in_memory_and_on_disk(tmp_path, monkeypatch, held):
+    lists = sets.made(count=60)
+    rows = sets.table(lists).to_pylist()
+    order = np.random.default_rng(0).permutation(len(rows))
+    sets.write_jsonl(tmp_path / "a.jsonl", [rows[i] for i in order])
+    columns = data.formats.Columns(features=[f"x{i}" for i in range(6)])
+    inputs = ingest.Inputs(expand([str(tmp_path / "a.jsonl")]), columns, sets.SHARES)
+    options = beams.pipeline_options("Direct")
+    there = ingest.ingest(inputs, inputs.schema(), tmp_path / "there", options=options)
+    monkeypatch.setattr(reading, "HELD", held)
+    monkeypatch.setattr(text, "ROWS", 50)
+    here = ingest.ingest(inputs, inputs.schema(), tmp_path / "here")
+    assert here.report == there.report
+    for split, paths in there.shards.items():
+        assert sorted(records(here.shards[split])) == sorted(records(paths))
+    names = sorted(path.name for path in (tmp_path / "here").iterdir())
+    assert names == ["ingest.json", "records"]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])

@@ -215,8 +215,8 @@ def ingest(
     """
     folder, scratch, size = target
     files, done, counted = shards.Files(scratch, size), list[tuple[str, shards.File]](), list[Any]()
-    letters = stores.join(scratch, "bad")
-    with stores.opened(letters, "wb") as bad, tempfile.TemporaryDirectory() as pieces:
+    letters, here = stores.join(scratch, "bad"), None if stores.is_remote(scratch) else scratch
+    with stores.opened(letters, "wb") as bad, tempfile.TemporaryDirectory(dir=here) as pieces:
         for name, value in _read(reading, parts, pieces):
             if name == "bad":
                 bad.write(json.dumps(vars(value)).encode() + b"\n")
