@@ -121,7 +121,7 @@ def by_feature(
     for name, of_feature in of_features(texts, features).items():
         counted = collections.Counter(of_feature.ravel().tolist())
         counts = {x if isinstance(x, str) else x.decode(): n for x, n in counted.items()}
-        if counts.pop("", 0) and (missing := int(np.sum(~np.any(of_feature, axis=1)))):
+        if counts.pop("", 0) and (missing := int(np.sum(~of_feature.astype(bool).any(axis=1)))):
             counts[""] = missing
         counters[name] = collections.Counter(counts)
     return counters

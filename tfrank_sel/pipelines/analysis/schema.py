@@ -204,7 +204,7 @@ class _Outside:
             allowed = {text.encode() for text in ("", *self.rules.domains[name])}
             is_free = len(allowed) == 1
             outside.append(0 if is_free else sum(not allowed >= {*x} for x in texts.tolist()))
-            missing.append(np.sum(~np.any(texts, axis=1)))
+            missing.append(np.sum(~texts.astype(bool).any(axis=1)))
         return accumulator + np.stack([outside, missing, np.full_like(missing, len(values))])
 
     def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
