@@ -108,7 +108,7 @@ def test_what_comes_with_an_extra_is_asked_for_at_the_door(name: str) -> None:
     others = {x.partition(".")[0] for x in imported} - sys.stdlib_module_names - AT_HAND
     others -= {"markupsafe"}  # which is a part of jinja2
     # extras of their own, which the modules name that need them
-    others -= {"faiss", "lightgbm", "mlflow", "onnxruntime", "optuna"}
+    others -= {"apache_beam", "faiss", "lightgbm", "mlflow", "onnxruntime", "optuna"}
     assert others <= set(package._NEEDED)
 
 
