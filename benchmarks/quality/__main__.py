@@ -204,7 +204,7 @@ LIBRARIES = {
     "scikit-learn": "sklearn",
     "keras-rs": "keras_rs",
     "tensorflow-ranking": "tensorflow_ranking",
-    "tfrank-sel-pipelines": "apache_beam",
+    "tfrank-sel-pipelines": "tensorflow_metadata",
 }
 ENSEMBLES = {
     "Ensemble of seeds, LightGBM": [BASE],
