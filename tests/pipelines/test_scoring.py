@@ -227,12 +227,12 @@ def test_features_of_types_are_explained_by_name(folder, tmp_path):
 
 
 def test_a_model_without_explanations_is_refused(folder, tmp_path, monkeypatch):
-    endpoints = export.signatures._endpoints
-    monkeypatch.setattr(
-        export.signatures,
-        "_endpoints",
-        lambda *given: [x for x in endpoints(*given) if x[0] != "explain"],
-    )
+    signatures = export.signatures._signatures
+
+    def without(*given):
+        return {name: one for name, one in signatures(*given).items() if name != "explain"}
+
+    monkeypatch.setattr(export.signatures, "_signatures", without)
     export.export(packed_model(), data.FeatureSpec(3), tmp_path / "old")
     options = ["--model", tmp_path / "old", "--data", folder / "lists.txt", "--explain", 1]
     line = refused(tmp_path, "score", *options, "--output", tmp_path / "out")
