@@ -221,7 +221,6 @@ def _averages() -> keras.callbacks.Callback:
 def _steps(network: keras.Model) -> Callable[[Any], dict[str, tf.Tensor]]:
     """`STEPS_AT_A_TIME` training steps as one graph, with fewer operations than that of Keras."""
 
-    @tf.function(autograph=False)
     def steps(batches: Any) -> dict[str, tf.Tensor]:
         def step(number: tf.Tensor) -> tf.Tensor:
             network.train_step(next(batches))
@@ -231,7 +230,7 @@ def _steps(network: keras.Model) -> Callable[[Any], dict[str, tf.Tensor]]:
         metrics: dict[str, tf.Tensor] = network.get_metrics_result()
         return metrics
 
-    return steps
+    return compilation.graph(steps)  # several networks are no retracing
 
 
 @compilation.unconverted
