@@ -76,6 +76,9 @@ endef
 
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
 test test-long: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+# each worker has one core: more threads would wait for each other at work
+test test-long: export OMP_NUM_THREADS ?= 1
+test test-long: export OPENBLAS_NUM_THREADS ?= 1
 test: .venv/installed
 	$(call run_tests,.venv,default,"$(FORMULAS)" "$(MODELS)" \
 		"$(patsubst %,--ignore=%,$(FORMULAS) $(MODELS)) $(ELSEWHERE)",$(TESTS))
