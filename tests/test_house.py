@@ -17,6 +17,7 @@ import keras
 import pytest
 
 import tfrank_sel
+from tests import mutants
 from tfrank_sel import (
     bounds,
     callbacks,
@@ -270,3 +271,7 @@ def test_dir_of_a_package_shows_no_module_that_it_is_made_of(package: ModuleType
         package, "__all__", []
     )
     assert sorted(shown) == sorted(exported)
+
+
+def test_each_seeded_fault_has_its_text_and_its_tests() -> None:
+    assert [problem for mutant in mutants.MUTANTS if (problem := mutants._problem(*mutant))] == []
