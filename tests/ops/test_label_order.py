@@ -20,3 +20,14 @@ def test_minus_zero_is_zero(dtype: tf.DType) -> None:
         np.testing.assert_array_equal(labels_found, [[1.0, 0.0, 0.0, 0.0, 0.0]])
         np.testing.assert_array_equal(scores_found[:, :4], [[1.0, 0.0, 2.0, 3.0]])
         np.testing.assert_array_equal(mask_found, [[True] * 4 + [False]])
+
+
+def test_pairs_of_different_labels_are_counted() -> None:
+    labels = np.random.default_rng(0).integers(-1, 3, [5, 40])
+    labels[0], labels[1] = -1, 2
+    mask = labels >= 0
+    is_pair = (labels[:, :, None] > labels[:, None]) & mask[:, :, None] & mask[:, None]
+    found = label_order.num_pairs(tf.constant(np.abs(labels), tf.float32), tf.constant(mask))
+    np.testing.assert_array_equal(found, is_pair.sum(axis=(1, 2)))
+    empty = label_order.num_pairs(tf.zeros([2, 0]), tf.zeros([2, 0], tf.bool))
+    np.testing.assert_array_equal(empty, [0.0, 0.0])

@@ -9,7 +9,7 @@ from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count, Cutoff, Share
 from tfrank_sel.losses.bases import Normalizer, mean_over_terms, sum_over_terms
-from tfrank_sel.ops import ranking
+from tfrank_sel.ops import pairs, ranking
 from tfrank_sel.ops.pairs import Items
 from tfrank_sel.serialization import Frozen, register
 
@@ -27,6 +27,11 @@ class LambdaWeight(Frozen, abc.ABC):
     def normalizer(self) -> Normalizer:
         """The normalizer of a loss with this weight, if none is passed to the loss."""
         return mean_over_terms
+
+    @property
+    def pairing(self) -> pairs.Pairing:
+        """The pairs whose weight can differ from 0; no others are computed."""
+        return pairs.all_pairs
 
     def gains(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Computes the gain of each item, `[batch_size, list_size]`: its label by default."""
@@ -85,6 +90,10 @@ class PrecisionLambdaWeight(LambdaWeight):
 
     k: Count
     threshold: float = 1.0
+
+    @property
+    def pairing(self) -> pairs.Pairing:
+        return pairs.with_top(self.k)
 
     def pairs(self, first: Items, second: Items) -> Tensor:
         relevant = [x.labels >= self.threshold for x in (first, second)]
@@ -179,6 +188,10 @@ class SwapLambdaWeight(GainLambdaWeight):
 
     smooth_fraction: Share = 0.0
 
+    @property
+    def pairing(self) -> pairs.Pairing:
+        return pairs.with_top(self.k)
+
     def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         f = self.smooth_fraction
         swap = tf.abs(
@@ -241,6 +254,10 @@ class YetiDCGLambdaWeight(GainLambdaWeight):
     """
 
     normalized: bool = False
+
+    @property
+    def pairing(self) -> pairs.Pairing:
+        return pairs.neighbours
 
     def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         step = self.truncated_step(first, second)

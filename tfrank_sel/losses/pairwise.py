@@ -77,8 +77,8 @@ class PairwiseLoss(Normalized, ListwiseLoss):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the losses of the pairs, and normalises the sum."""
         items = self._items(labels, scores / self.temperature, mask, weights)
-        total, terms = pairs.sums_over_pairs(self._pair, items)
-        return self._normalizer(total, terms, tf.shape(scores)[1])
+        total = pairs.sums_over_pairs(self._pair, items, self._pairing)
+        return self._normalizer(total, self._terms(labels, mask), tf.shape(scores)[1])
 
     def curvature(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the second derivative of `per_list` in each score, `[batch_size, list_size]`.
@@ -87,10 +87,11 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         """
         x = tf.where(mask, scores, tf.zeros_like(scores)) / self.temperature
         items = self._items(labels, x, mask, weights)
-        by_rank, terms = pairs.curvatures(self._pair, items)
+        by_rank = pairs.curvatures(self._pair, items, self._pairing)
         if self.lambda_weight is not None:
             ranks = tf.cast(ranking.ranks(x, mask), tf.int32)
             by_rank = tf.gather(by_rank, ranks - 1, batch_dims=1)
+        terms = self._terms(labels, mask)
         total = tf.ones_like(terms)
         with tf.GradientTape() as tape:
             tape.watch(total)
@@ -104,6 +105,17 @@ class PairwiseLoss(Normalized, ListwiseLoss):
             return self.normalizer
         return mean_over_terms if self.lambda_weight is None else self.lambda_weight.normalizer
 
+    @property
+    def _pairing(self) -> pairs.Pairing:
+        return pairs.all_pairs if self.lambda_weight is None else self.lambda_weight.pairing
+
+    def _terms(self, labels: Tensor, mask: Tensor) -> Tensor:
+        """Counts the pairs of each list, also those of weight 0."""
+        if self.ordered:
+            return label_order.num_pairs(labels, mask)
+        items = tf.reduce_sum(tf.cast(mask, labels.dtype), axis=-1)
+        return items * (items - 1.0)
+
     def _items(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Items:
         """The items in the order of their scores, so that all lists share the same ranks."""
         scores = tf.where(mask, scores, tf.zeros_like(scores))
@@ -116,7 +128,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         return Items(scores, labels, mask, weights, ranks, gains)
 
     def _pair(self, first: Items, second: Items, x: Tensor) -> pairs.Sums:
-        """Computes loss, weight and count of a pair, in both directions if both count."""
+        """Computes loss and weight of a pair, in both directions if both count."""
         y = first.labels - second.labels
         is_pair = first.mask & second.mask
         if self.ordered:
@@ -129,7 +141,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
             values = self.surrogate(x, y)
         if self.lambda_weight is not None:
             weights *= tf.stop_gradient(self.lambda_weight.pairs(first, second))
-        return values, tf.math.multiply_no_nan(weights, count), count
+        return values, tf.math.multiply_no_nan(weights, count)
 
 
 @register

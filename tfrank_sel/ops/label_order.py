@@ -49,6 +49,19 @@ def mean_ranks(labels: Tensor, mask: Tensor) -> Tensor:
     return tf.where(mask, ranking.unsorted(ranks, indices), 0.0)
 
 
+def num_pairs(labels: Tensor, mask: Tensor) -> Tensor:
+    """Counts the pairs of items of different labels of each list, `[batch_size]`."""
+    labels, mask = ranking.sort_by(labels, labels, mask, mask=mask)
+    batch_size, size = tf.unstack(tf.shape(labels))
+    differs = tf.cast(labels[:, 1:] != labels[:, :-1], tf.int32)
+    group = tf.pad(tf.cumsum(differs, axis=1), [[0, 0], [1, 0]])[:, :size]
+    group += size * tf.range(batch_size)[:, tf.newaxis]
+    items = tf.cast(mask, labels.dtype)
+    items = tf.math.unsorted_segment_sum(items, group, batch_size * size)
+    items = tf.reshape(items, [batch_size, size])
+    return tf.reduce_sum(items * tf.cumsum(items, axis=1, exclusive=True), axis=1)
+
+
 def sort(labels: Tensor, scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
     """Sorts labels, at least 0, and scores and mask of each list; ties keep their order."""
     size = tf.shape(labels)[1]

@@ -5,6 +5,7 @@ gradient are sums of the same kind, so you can train on lists of any size: the s
 without sampling of pairs.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -39,66 +40,71 @@ class Items(NamedTuple):
     gains: Tensor
 
 
-Sums = tuple[Tensor, Tensor, Tensor]
-# Maps the items on both sides and the differences of their scores to the cost, the weight and the
-# count of each pair.
+Sums = tuple[Tensor, Tensor]
+# Maps the items on both sides and the differences of their scores to the cost and the weight of
+# each pair.
 PairFunction = Callable[[Items, Items, Tensor], Sums]
+# Adds up two functions of some of the pairs: the first by list, `[batch_size]`, the second by item.
+# The latter stays the same when the items of a pair swap if the number is 1, and changes its sign
+# if it is -1.
+Pairing = Callable[[PairFunction, Items, float], Sums]
 
 
-def sums_over_pairs(function: PairFunction, items: Items) -> tuple[Tensor, Tensor]:
-    """Sums the weighted costs and the counts of the unordered pairs of each list.
+def sums_over_pairs(function: PairFunction, items: Items, pairing: Pairing) -> Tensor:
+    """Sums the weighted costs of the unordered pairs of each list.
 
     Args:
-        function: Computes cost, weight and count of each pair, from the first items, the second
-            items, and the score of the first less that of the second. It must be symmetric in the
-            two items, with weight and count 0 for an item with itself and for padding. No gradient
-            flows through weights.
+        function: Computes cost and weight of each pair, from the first items, the second items,
+            and the score of the first less that of the second. It must be symmetric in the two
+            items, with weight 0 for an item with itself and for padding. No gradient flows through
+            weights.
         items: The items.
+        pairing: The pairs to sum over: `all_pairs`, `neighbours` or those of `with_top`.
 
     Returns:
-        The two sums of each list, `[batch_size]`. The gradient of the first flows only to
-        `items.scores`, through the differences; it is computed together with the sums.
+        The sum of each list, `[batch_size]`. Its gradient flows only to `items.scores`, through the
+        differences; it is computed together with the sum.
     """
 
     def with_slope(first: Items, second: Items, difference: Tensor) -> Sums:
         with tf.GradientTape() as tape:
             tape.watch(difference)
-            cost, weight, count = function(first, second, difference)
+            cost, weight = function(first, second, difference)
         slope = tape.gradient(cost, difference, weight)
-        return tf.math.multiply_no_nan(cost, weight), count, slope
+        return tf.math.multiply_no_nan(cost, weight), slope
 
     @tf.custom_gradient
     def slopes_again(scores: Tensor, slopes: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> tuple[Tensor, None]:
             with tf.GradientTape() as tape:
                 tape.watch(scores)
-                slopes = _sums(with_slope, items._replace(scores=scores), -1.0)[2]
+                slopes = pairing(with_slope, items._replace(scores=scores), -1.0)[1]
             return tape.gradient(slopes, scores, upstream), None
 
         return slopes, gradient
 
     @tf.custom_gradient
-    def f(scores: Tensor) -> tuple[tuple[Tensor, Tensor], object]:
-        costs, counts, slopes = _sums(with_slope, items._replace(scores=scores), -1.0)
+    def f(scores: Tensor) -> tuple[Tensor, object]:
+        costs, slopes = pairing(with_slope, items._replace(scores=scores), -1.0)
 
-        def gradient(upstream: Tensor, _: Tensor) -> Tensor:
+        def gradient(upstream: Tensor) -> Tensor:
             return upstream[:, tf.newaxis] * slopes_again(scores, slopes)
 
-        return (costs, counts), gradient
+        return costs, gradient
 
     return f(items.scores)
 
 
-def curvatures(function: PairFunction, items: Items) -> tuple[Tensor, Tensor]:
+def curvatures(function: PairFunction, items: Items, pairing: Pairing) -> Tensor:
     """Sums the second derivatives of the costs of the pairs of each item.
 
     Args:
         function: As in `sums_over_pairs`.
         items: The items.
+        pairing: As in `sums_over_pairs`.
 
     Returns:
-        The second derivative of the first of the `sums_over_pairs` in each score,
-        `[batch_size, list_size]`, and the second of these sums, `[batch_size]`.
+        The second derivative of the `sums_over_pairs` in each score, `[batch_size, list_size]`.
     """
 
     def with_curvature(first: Items, second: Items, difference: Tensor) -> Sums:
@@ -106,57 +112,96 @@ def curvatures(function: PairFunction, items: Items) -> tuple[Tensor, Tensor]:
             outer.watch(difference)
             with tf.GradientTape() as inner:
                 inner.watch(difference)
-                cost, weight, count = function(first, second, difference)
+                cost, weight = function(first, second, difference)
             slope = inner.gradient(cost, difference, weight)
-        return cost, count, outer.gradient(slope, difference, unconnected_gradients="zero")
+        return cost, outer.gradient(slope, difference, unconnected_gradients="zero")
 
-    _, counts, curvature = _sums(with_curvature, items, 1.0)
-    return curvature, counts
+    return pairing(with_curvature, items, 1.0)[1]
 
 
-def _sums(function: Callable[[Items, Items, Tensor], Sums], items: Items, parity: float) -> Sums:
-    """Adds up three functions of the pairs: two by list, `[batch_size]`, the third by item.
+def all_pairs(function: PairFunction, items: Items, parity: float) -> Sums:
+    """Pairs each item with each other.
 
     Lists are split into an odd number of blocks. Each block is paired with itself, from both sides,
     and with those behind it, cyclically, up to half way round: so two blocks meet once.
-
-    Args:
-        function: Computes the functions of each pair.
-        items: The items.
-        parity: 1 if the third function stays the same when the items swap, -1 if its sign changes.
     """
     batch_size, list_size = tf.unstack(tf.shape(items.scores))
-    size = PAIRS_ON_GPU if tf.config.list_logical_devices("GPU") else PAIRS_AT_A_TIME
-    widest = tf.maximum(size // tf.maximum(batch_size * list_size, 1), WIDTH)
+    widest = tf.maximum(_at_a_time() // tf.maximum(batch_size * list_size, 1), WIDTH)
     half = -(-list_size // widest) // 2
     num_blocks = 2 * half + 1
     width = -(-list_size // num_blocks)
 
-    def blocks(x: Tensor) -> Tensor:
-        x = tf.pad(x, [[0, 0], [0, num_blocks * width - list_size]])
-        return tf.reshape(x, [tf.shape(x)[0], num_blocks, width])
-
-    def paired(second: Items) -> tuple[Tensor, Tensor, Tensor]:
+    def paired(second: Items) -> tuple[Tensor, Tensor]:
         second = Items(*(x[:, :, tf.newaxis, :] for x in second))
-        cost, count, by_item = function(first, second, first.scores - second.scores)
-        of_rows = (tf.reduce_sum(x, axis=-1) for x in (cost, count))
-        return *(tf.reduce_sum(x, axis=[1, 2]) for x in of_rows), by_item
+        cost, by_item = function(first, second, first.scores - second.scores)
+        return tf.reduce_sum(tf.reduce_sum(cost, axis=-1), axis=[1, 2]), by_item
 
-    def add(step: Tensor, cost: Tensor, count: Tensor, total: Tensor) -> tuple[Tensor, ...]:
-        more_cost, more_count, by_item = paired(
-            Items(*(tf.roll(x, -step, axis=1) for x in blocked))
-        )
+    def add(step: Tensor, cost: Tensor, total: Tensor) -> tuple[Tensor, ...]:
+        more, by_item = paired(Items(*(tf.roll(x, -step, axis=1) for x in blocked)))
         behind = tf.roll(tf.reduce_sum(by_item, axis=-2), step, axis=1)
         total += tf.reduce_sum(by_item, axis=-1) + parity * behind
-        return step + 1, cost + more_cost, count + more_count, total
+        return step + 1, cost + more, total
 
-    blocked = Items(*map(blocks, items))
+    blocked = _blocks(items, num_blocks, width)
     first = Items(*(x[..., tf.newaxis] for x in blocked))
-    cost, count, by_item = paired(blocked)
-    sums = 0.5 * cost, 0.5 * count, tf.reduce_sum(by_item, axis=-1)
+    cost, by_item = paired(blocked)
+    sums = 0.5 * cost, tf.reduce_sum(by_item, axis=-1)
     if items.scores.shape[1] is None or items.scores.shape[1] > WIDTH:
         _, *sums = tf.while_loop(
             lambda step, *_: step <= half, add, (1, *sums), maximum_iterations=half
         )
-    cost, count, total = sums
-    return cost, count, tf.reshape(total, [batch_size, num_blocks * width])[:, :list_size]
+    cost, total = sums
+    return cost, tf.reshape(total, [batch_size, num_blocks * width])[:, :list_size]
+
+
+def neighbours(function: PairFunction, items: Items, parity: float) -> Sums:
+    """Pairs each item with the next one."""
+    following = Items(*(tf.pad(x, [[0, 0], [0, 1]])[:, 1:] for x in items))
+    cost, by_item = function(items, following, items.scores - following.scores)
+    of_following = tf.pad(by_item, [[0, 0], [1, 0]])[:, :-1]
+    return tf.reduce_sum(cost, axis=-1), by_item + parity * of_following
+
+
+def with_top(k: int | None) -> Pairing:
+    """Returns the pairing of the first `k` items with each other item; `all_pairs` if `None`."""
+    return all_pairs if k is None else functools.partial(_top_pairs, k)
+
+
+def _top_pairs(k: int, function: PairFunction, items: Items, parity: float) -> Sums:
+    static_size = items.scores.shape[1]
+    if static_size is not None and static_size <= max(2 * k, WIDTH):
+        return all_pairs(function, items, parity)
+    batch_size, list_size = tf.unstack(tf.shape(items.scores))
+    top = tf.minimum(k, list_size)
+    rows = tf.clip_by_value(_at_a_time() // tf.maximum(batch_size * list_size, 1), 1, top)
+    num_blocks = -(-top // tf.maximum(rows, 1))
+    blocked = _blocks(Items(*(x[:, :top] for x in items)), num_blocks, rows)
+    block = tf.range(num_blocks)[:, tf.newaxis]
+
+    def add(step: Tensor, cost: Tensor, of_top: Tensor, total: Tensor) -> tuple[Tensor, ...]:
+        first = Items(*(x[:, step, :, tf.newaxis] for x in blocked))
+        second = Items(*(x[:, tf.newaxis, :] for x in items))
+        second = second._replace(mask=second.mask & (second.ranks > first.ranks))
+        more, by_item = function(first, second, first.scores - second.scores)
+        own = tf.reduce_sum(by_item, axis=-1)[:, tf.newaxis, :]
+        of_top += tf.where(block == step, own, tf.zeros_like(own))
+        total += parity * tf.reduce_sum(by_item, axis=-2)
+        return step + 1, cost + tf.reduce_sum(more, axis=[1, 2]), of_top, total
+
+    zeros = (tf.zeros_like(x) for x in (items.scores[:, 0], blocked.scores, items.scores))
+    _, cost, of_top, total = tf.while_loop(
+        lambda step, *_: step < num_blocks, add, (0, *zeros), maximum_iterations=num_blocks
+    )
+    of_top = tf.reshape(of_top, [batch_size, num_blocks * rows])[:, :top]
+    return cost, total + tf.pad(of_top, [[0, 0], [0, list_size - top]])
+
+
+def _blocks(items: Items, num_blocks: Tensor, width: Tensor) -> Items:
+    """Splits lists into blocks, `[batch_size, num_blocks, width]`, and pads the last."""
+    missing = num_blocks * width - tf.shape(items.scores)[1]
+    padded = (tf.pad(x, [[0, 0], [0, missing]]) for x in items)
+    return Items(*(tf.reshape(x, [tf.shape(x)[0], num_blocks, width]) for x in padded))
+
+
+def _at_a_time() -> int:
+    return PAIRS_ON_GPU if tf.config.list_logical_devices("GPU") else PAIRS_AT_A_TIME
