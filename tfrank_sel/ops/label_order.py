@@ -5,6 +5,7 @@ form a group. Time is linear in the list size, up to a logarithmic factor.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -125,10 +126,10 @@ def at(x: Tensor, indices: Tensor) -> Tensor:
 def _least_behind(*x: Tensor) -> list[Tensor]:
     """Computes `min_{j >= i} x_j` of each of some tensors."""
 
-    def double(step: Tensor, *x: Tensor) -> tuple[Tensor, ...]:
-        return 2 * step, *(tf.minimum(y, _moved(y, step, y.dtype.max)) for y in x)
+    def double(step: Tensor | int, *x: Tensor) -> list[Tensor]:
+        return [tf.minimum(y, _moved(y, step, y.dtype.max)) for y in x]
 
-    return _doubling(double, tf.shape(x[0])[1], *x)
+    return _doubling(double, *x)
 
 
 def _decayed_sums(x: Tensor, decay: Tensor) -> Tensor:
@@ -141,21 +142,33 @@ def _decayed_sums(x: Tensor, decay: Tensor) -> Tensor:
             reached = _decayed_sums(tf.reverse(upstream, [1]), tf.reverse(decay, [1]))
             return tf.reverse(reached, [1])
 
-        def double(step: Tensor, y: Tensor, d: Tensor) -> tuple[Tensor, ...]:
-            return 2 * step, y + d * _moved(y, step, 0.0), d * _moved(d, step, 0.0)
+        def double(step: Tensor | int, y: Tensor, d: Tensor) -> list[Tensor]:
+            return [y + d * _moved(y, step, 0.0), d * _moved(d, step, 0.0)]
 
-        padded = tf.pad(decay, [[0, 0], [0, 1]])
-        return _doubling(double, tf.shape(x)[1], x, padded)[0], gradient
+        return _doubling(double, x, tf.pad(decay, [[0, 0], [0, 1]]))[0], gradient
 
     return f(x)
 
 
-def _moved(x: Tensor, step: Tensor, fill: float) -> Tensor:
+def _moved(x: Tensor, step: Tensor | int, fill: float) -> Tensor:
     """Shifts values by `step` positions to the front."""
-    left = tf.range(tf.shape(x)[1]) < tf.shape(x)[1] - step
-    return tf.where(left, tf.roll(x, -step, axis=1), tf.constant(fill, x.dtype))
+    shape = tf.shape(x)
+    # XLA slices at any place, but only where the shape of the padded values is known
+    width = step if isinstance(step, int) else shape[1]
+    padded = tf.pad(x, [[0, 0], [0, width]], constant_values=tf.constant(fill, x.dtype))
+    return padded[:, step:] if isinstance(step, int) else tf.slice(padded, [0, step], shape)
 
 
-def _doubling(body: object, size: Tensor, *state: Tensor) -> list[Tensor]:
-    """Repeats the body of a scan with steps of 1, 2, 4, ... that are shorter than a list."""
-    return tf.while_loop(lambda step, *_: step < size, body, (tf.constant(1), *state))[1:]
+def _doubling(double: Callable[..., list[Tensor]], *state: Tensor) -> list[Tensor]:
+    """Repeats a part of a scan with steps of 1, 2, 4, ... that are shorter than a list."""
+    static_size = state[0].shape[1]
+    if static_size is not None:
+        for power in range(max(0, static_size - 1).bit_length()):
+            state = double(2**power, *state)
+        return state
+    size = tf.shape(state[0])[1]
+    return tf.while_loop(
+        lambda step, *_: step < size,
+        lambda step, *state: (2 * step, *double(step, *state)),
+        (tf.constant(1), *state),
+    )[1:]
