@@ -138,15 +138,17 @@ def rank_distributions(ahead: Tensor, behind: Tensor) -> Tensor:
         The probability that item `j` has rank `r`, `[batch_size, list_size, list_size]`.
     """
     size = tf.shape(ahead)[-1]
-    first = tf.one_hot(0, size, dtype=ahead.dtype)
 
     def add(i: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        # the last rank is not reached before all other items are added, so the rolled value is 0
-        later = tf.roll(p, 1, axis=-1)
-        return i + 1, p * behind[:, i, :, tf.newaxis] + later * ahead[:, i, :, tf.newaxis]
+        # the last rank is not reached before all other items are added, so 0 goes out of it
+        later = tf.pad(p[:, :-1], [[0, 0], [1, 0], [0, 0]])
+        return i + 1, p * behind[:, i, tf.newaxis] + later * ahead[:, i, tf.newaxis]
 
+    # ranks before items: rows of items take their factors as they are
+    first = tf.one_hot(0, size, dtype=ahead.dtype)[:, tf.newaxis]
     start = tf.broadcast_to(first, tf.shape(ahead))
-    return tf.while_loop(lambda i, _: i < size, add, (tf.constant(0), start))[1]
+    p = tf.while_loop(lambda i, _: i < size, add, (tf.constant(0), start))[1]
+    return tf.transpose(p, [0, 2, 1])
 
 
 def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Tensor) -> Tensor:
@@ -170,37 +172,44 @@ def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Te
         def gradient(upstream: Tensor) -> Tensor:
             x = _differences(scores) / (2.0 * sigma)
             density = tf.exp(-tf.square(x)) / (2.0 * sigma * math.sqrt(math.pi))
-            steps = _discount_steps(*ahead_and_behind(scores, mask, sigma), discounts)
+            steps = _discount_steps(p, ahead, behind, discounts)
             slope = upstream[:, tf.newaxis, :] * steps * density
             slope = tf.where(_pairs(mask), slope, tf.zeros_like(slope))
             return tf.reduce_sum(slope, axis=2) - tf.reduce_sum(slope, axis=1)
 
-        p = rank_distributions(*ahead_and_behind(scores, mask, sigma))
+        ahead, behind = ahead_and_behind(scores, mask, sigma)
+        p = rank_distributions(ahead, behind)
         return tf.linalg.matvec(p, tf.broadcast_to(discounts, tf.shape(scores))), gradient
 
     return f(scores)
 
 
-def _discount_steps(ahead: Tensor, behind: Tensor, discounts: Tensor) -> Tensor:
+def _discount_steps(p: Tensor, ahead: Tensor, behind: Tensor, discounts: Tensor) -> Tensor:
     """Computes the expected change of the discount of `j` if `i` is ahead of it.
 
     With `q` the distribution of `j` without `i`, `p_r = behind * q_r + ahead * q_(r-1)`. This is
     solved forward from the first rank if `behind` is larger, else backward from the last rank, so
-    that errors shrink.
+    that errors shrink: `q` is then a power series in `-ratio`, of the smaller to the larger, and so
+    is the result, whose coefficients depend on `j` only.
     """
-    p = rank_distributions(ahead, behind)
     steps = discounts[1:] - discounts[:-1]
-    size = tf.size(steps)
-    from_last = ahead > behind
-    smaller, larger = tf.minimum(ahead, behind), tf.maximum(ahead, behind)
+    size, rank = tf.size(steps), tf.range(tf.size(discounts))[:, tf.newaxis]
+    larger = tf.maximum(ahead, behind)
+    ratio, from_last = tf.minimum(ahead, behind) / larger, ahead > behind
 
-    def add(t: Tensor, q: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        here = tf.where(from_last, p[:, tf.newaxis, :, size - t], p[:, tf.newaxis, :, t])
-        q = (here - smaller * q) / larger
-        return t + 1, q, total + q * tf.where(from_last, steps[size - 1 - t], steps[t])
+    def coefficients(place: Tensor) -> Tensor:
+        is_rank = (place >= 0) & (place < size)
+        factors = tf.gather(tf.pad(steps, [[0, 1]]), tf.where(is_rank, place, size))
+        return tf.transpose(tf.matmul(p, factors), [2, 0, 1])[:, :, tf.newaxis]
 
-    zeros = tf.zeros_like(ahead)
-    return tf.while_loop(lambda t, *_: t < size, add, (tf.constant(0), zeros, zeros))[2]
+    forward = coefficients(rank + tf.range(size))
+    backward = coefficients(rank - 1 - tf.range(size))
+
+    def add(t: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+        return t - 1, tf.where(from_last, backward[t], forward[t]) - ratio * total
+
+    state = (size - 1, tf.zeros_like(ahead))
+    return tf.while_loop(lambda t, _: t >= 0, add, state)[1] / larger
 
 
 def _differences(scores: Tensor) -> Tensor:
