@@ -161,11 +161,11 @@ def _moved(x: Tensor, step: Tensor | int, fill: float) -> Tensor:
 
 def _doubling(double: Callable[..., list[Tensor]], *state: Tensor) -> list[Tensor]:
     """Repeats a part of a scan with steps of 1, 2, 4, ... that are shorter than a list."""
-    static_size = state[0].shape[1]
+    static_size, scanned = state[0].shape[1], list(state)
     if static_size is not None:
         for power in range(max(0, static_size - 1).bit_length()):
-            state = double(2**power, *state)
-        return state
+            scanned = double(2**power, *scanned)
+        return scanned
     size = tf.shape(state[0])[1]
     return tf.while_loop(
         lambda step, *_: step < size,

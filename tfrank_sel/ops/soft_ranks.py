@@ -200,7 +200,9 @@ def _discount_steps(p: Tensor, ahead: Tensor, behind: Tensor, discounts: Tensor)
     def coefficients(place: Tensor) -> Tensor:
         is_rank = (place >= 0) & (place < size)
         factors = tf.gather(tf.pad(steps, [[0, 1]]), tf.where(is_rank, place, size))
-        return tf.transpose(tf.matmul(p, factors), [2, 0, 1])[:, :, tf.newaxis]
+        # a GPU would round factors of float32, and the series would lose what cancels
+        product = tf.matmul(tf.cast(p, tf.float64), tf.cast(factors, tf.float64))
+        return tf.transpose(tf.cast(product, p.dtype), [2, 0, 1])[:, :, tf.newaxis]
 
     forward = coefficients(rank + tf.range(size))
     backward = coefficients(rank - 1 - tf.range(size))
