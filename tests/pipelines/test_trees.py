@@ -231,5 +231,5 @@ def test_what_cannot_train_trees_is_refused(caches, monkeypatch):
     with pytest.raises(ValueError, match=r"must suit LightGBM. .*num_leaves"):
         trees.train(PAIR[0], *caches, {"num_leaves": -1}, 0, lambda *found: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"install `tfrank_sel\[lightgbm\]`"):
+    with pytest.raises(ImportError, match=r"pip install 'tfrank_sel\[lightgbm\]'"):
         Trees()
