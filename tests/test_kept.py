@@ -24,8 +24,8 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.export.releases import Releases
 from tfrank_sel.features import Number
 from tfrank_sel.models.als import RGFactorizer
-from tfrank_sel.pipelines.learning.callbacks import Backup
 from tfrank_sel.serving.deployment import folder as deployment
+from tfrank_sel.training.callbacks import Backup
 
 
 class Kept(NamedTuple):

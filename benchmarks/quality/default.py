@@ -15,11 +15,13 @@ from tfrank_sel.data import letor
 from tfrank_sel.pipelines.candidates import Candidate, Settings, Trees
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.learning import preparation, training
+from tfrank_sel.pipelines.learning import preparation
 from tfrank_sel.pipelines.run import run
+from tfrank_sel.training import fitting
+from tfrank_sel.training.lists import PreparedLists
 
 # from a candidate and settings, and a `start` if any
-Train = Callable[..., training.Trained]
+Train = Callable[..., fitting.Trained]
 
 
 @contextlib.contextmanager
@@ -38,13 +40,12 @@ def trainer(fold: dict[str, Lists]) -> Iterator[Train]:
         learned, held_out = ingested.splits["train"], ingested.splits["validation"]
         prepared = preparation.prepared(learned.statistics, learned.layout, within_list=True)
         batches = learned.batches(), held_out.batches()
-        with training.PreparedLists(*batches, Settings(), folder / "prepared") as lists:
+        with PreparedLists(*batches, Settings(), folder / "prepared") as lists:
 
             def train(
                 candidate: Candidate, settings: Settings, start: keras.Model | None = None
-            ) -> training.Trained:
-                quietly = folder / "logs", lambda line: None
-                return training.train(candidate, prepared, lists, settings, *quietly, start=start)
+            ) -> fitting.Trained:
+                return fitting.train(candidate, prepared, lists, settings, start=start)
 
             yield train
 

@@ -76,7 +76,7 @@ ROWS: dict[str, Row] = {
         default_of_pipelines, trees=[]
     ),
     "tfrank-sel-pipelines run, model.trees={}": functools.partial(
-        default_of_pipelines, trees=default_losses()
+        default_of_pipelines, trees=default_losses(of_trees=True)
     ),
     "Ranker()": estimator,
     "Ranker(members=1)": functools.partial(estimator, members=1),

@@ -28,7 +28,9 @@ from benchmarks.speed.rows import Peer, Row
 from tfrank_sel import losses, models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.learning import training
+from tfrank_sel.training import fitting
+from tfrank_sel.training.callbacks import Hooks
+from tfrank_sel.training.lists import PreparedLists
 from tfrank_sel.training.networks import STEPS_AT_A_TIME
 
 ONE_LOSS = Candidate(losses.RGCrossLoss())
@@ -80,10 +82,9 @@ def network(
     batches = made(list_size, num_features, lists)
     inputs, _ = next(iter(batches))
     preparation = models.Preparation(*models.moments(inputs["features"]), within_list=True)
-    prepared = training.PreparedLists(batches, batches.take(1), SETTINGS, folder / "prepared")
-    trained = training.train(
-        ONE_LOSS, preparation, prepared, SETTINGS, folder / "logs", on_epoch=lambda line: None
-    )
+    prepared = PreparedLists(batches, batches.take(1), SETTINGS, folder / "prepared")
+    hooks = Hooks(logs=folder / "logs")
+    trained = fitting.train(ONE_LOSS, preparation, prepared, SETTINGS, hooks)
     return trained.model.network, prepared.of(trained.model)[0]
 
 

@@ -21,8 +21,10 @@ from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.learning import training
 from tfrank_sel.pipelines.run import run
+from tfrank_sel.training import fitting
+from tfrank_sel.training.callbacks import Hooks
+from tfrank_sel.training.lists import PreparedLists
 
 FILES = {"train": "train.txt", "validation": "vali.txt", "test": "test.txt"}
 
@@ -96,7 +98,7 @@ def ndcg(labels: np.ndarray, scores: np.ndarray, sizes: np.ndarray) -> float:
     return float(metrics.NDCG(10).evaluate(*of_lists).mean())
 
 
-def prepared(splits: Splits, folder: pathlib.Path) -> tuple[Any, training.PreparedLists]:
+def prepared(splits: Splits, folder: pathlib.Path) -> tuple[Any, PreparedLists]:
     """Mean and variance of the features, and the lists as a run gives them to training."""
     features, *_ = arrays(splits["train"])
     spec = data.FeatureSpec(features.shape[1])
@@ -108,9 +110,7 @@ def prepared(splits: Splits, folder: pathlib.Path) -> tuple[Any, training.Prepar
                 file.write(packed.serialize(x.features, spec, labels=x.labels))
         return stored.batches([path], spec, Counter(len(x.labels) for x in splits[split]))
 
-    lists = training.PreparedLists(
-        batches("train"), batches("validation"), Settings(), folder / "prepared"
-    )
+    lists = PreparedLists(batches("train"), batches("validation"), Settings(), folder / "prepared")
     return models.moments(features), lists
 
 
@@ -126,9 +126,8 @@ def network(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
     splits.clear()  # training reads files
     watch = Watch()
     preparation = models.Preparation(*moments, within_list=True)
-    trained = training.train(
-        ONE_LOSS, preparation, lists, to_the_end(epochs), folder / "logs", on_epoch=watch
-    )
+    hooks = Hooks(watch, logs=folder / "logs")
+    trained = fitting.train(ONE_LOSS, preparation, lists, to_the_end(epochs), hooks)
     history = trained.fits[0].history["val_ndcg"]
     return watch.fitted(count, int(np.argmax(history)), max(history))
 

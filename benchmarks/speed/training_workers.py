@@ -24,7 +24,9 @@ from benchmarks.speed import local_group, training_step
 from benchmarks.speed.interleaved import machine
 from tfrank_sel import distribution, losses, models
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.learning import training
+from tfrank_sel.training import fitting
+from tfrank_sel.training.callbacks import Hooks
+from tfrank_sel.training.lists import PreparedLists
 
 SETTINGS = Settings(epochs=4, batch_size=64)
 LIST_SIZE, NUM_FEATURES = 120, 136
@@ -46,8 +48,8 @@ def train(workers: distribution.Group, lists: int, folder: str) -> list[tuple[fl
     )
     preparation = models.Preparation([0.0] * NUM_FEATURES, [1.0] * NUM_FEATURES)
     candidate = Candidate(losses.RGCrossLoss())
-    with training.PreparedLists(*made, SETTINGS, place, workers) as prepared:
-        training.train(candidate, preparation, prepared, SETTINGS, None, on_epoch)
+    with PreparedLists(*made, SETTINGS, place, workers) as prepared:
+        fitting.train(candidate, preparation, prepared, SETTINGS, Hooks(on_epoch))
     return times
 
 

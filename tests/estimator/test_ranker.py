@@ -23,7 +23,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from tests.references.metrics import ndcg
 from tfrank_sel import Ranker, losses, models
-from tfrank_sel.estimator import fitting, ranker as ranker_module
+from tfrank_sel.estimator import ranker as ranker_module
 from tfrank_sel.estimator.lists import Groups, Lists, Matrices, split, weights_of
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.pipelines.candidates import Candidate, Trees
@@ -124,7 +124,7 @@ def test_lists_of_weight_zero_teach_nothing() -> None:
     np.testing.assert_array_equal(*found)
     assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.9
     assert "val_ndcg" not in ranker.history_["rg_cross_loss"]
-    assert ranker.model_.network.members[1].num_trees == fitting.TREES
+    assert ranker.model_.network.members[1].num_trees == ranker_module.TREES
     assert ranker.history_["lambdarank"] == {}
 
 
@@ -141,10 +141,10 @@ def test_the_default_is_the_ensemble_of_the_default_run(
     default: tuple[Ranker, str], tmp_path: pathlib.Path
 ) -> None:
     ranker, _ = default
-    names = ["rg_cross_loss", "lambdarank", "softmax_loss", "lambda_loss"]
+    names = ["softmax_loss", "rg_cross_loss", "lambda_loss", "lambdarank"]
     assert list(ranker.history_) == names
     theirs = Candidate(trees=Trees([LAMBDARANK])).all_losses
-    assert sorted(names) == sorted(name_of(loss) for loss in theirs)
+    assert names == [name_of(loss) for loss in theirs]
     assert ranker.n_iter_ == max(len(ranker.history_[x].get("loss", [])) for x in names)
     *networks, forest = ranker.model_.network.members
     assert all(isinstance(network, models.Perceptron) for network in networks)
@@ -176,9 +176,9 @@ def test_the_time_of_each_model_and_of_the_fit_is_told(default: tuple[Ranker, st
     *_, last = told.splitlines()
     assert last == f"4 models in {ranker.fit_time_:.1f} s"
     seconds = re.findall(
-        r"^(\w+): best validation NDCG@10 [01]\.\d{4}, (\d+\.\d) s$", told, re.MULTILINE
+        r"^(\w+): \d+ \w+s, best validation NDCG@10 [01]\.\d{4}, (\d+\.\d) s$", told, re.MULTILINE
     )
-    assert [name for name, _ in seconds] == list(ranker.history_)
+    assert [name.removesuffix("_trees") for name, _ in seconds] == list(ranker.history_)
     assert sum(float(x) for _, x in seconds) <= ranker.fit_time_ + 0.2
 
 
@@ -187,16 +187,19 @@ def test_models_are_chosen_by_what_is_installed_and_by_the_size(
 ) -> None:
     def names(**parameters: Any) -> list[str]:
         ranker = Ranker(**parameters)
-        return list(ranker._chosen(ranker._losses(), X.size))
+        found = ranker._candidate(ranker._losses(), X.size, True)
+        return [loss.name for loss in found.losses] + (found.trees.names if found.trees else [])
 
-    three = ["rg_cross_loss", "softmax_loss", "lambda_loss"]
-    assert names() == [three[0], "lambdarank", *three[1:]]
-    assert names(members=6)[4:] == ["rg_cross_loss_2", "lambdarank_2"]
+    three = ["softmax_loss", "rg_cross_loss", "lambda_loss"]
+    assert names() == [*three, "lambdarank_trees"]
+    turns = [*three, "rg_cross_loss_2", "lambdarank_trees", "lambdarank_2_trees"]
+    assert names(members=6) == turns
     monkeypatch.setattr(ranker_module, "MANY", 100)
-    assert names() == ["rg_cross_loss", "lambdarank"]
-    assert names(loss=[losses.SoftmaxLoss(), losses.RGCrossLoss()]) == [three[1], three[0]]
+    assert names() == ["rg_cross_loss", "lambdarank_trees"]
+    assert names(loss=[losses.RGCrossLoss(), losses.SoftmaxLoss()]) == [three[1], three[0]]
     monkeypatch.setattr(ranker_module, "has_lightgbm", lambda: False)
-    assert names() == ["rg_cross_loss"]
+    assert names() == names(members=1) == ["rg_cross_loss"]
+    assert names(members=2) == three[:2]
     assert names(members=3) == three
     monkeypatch.setattr(ranker_module, "MANY", X.size)
     assert names() == three

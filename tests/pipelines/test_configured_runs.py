@@ -93,7 +93,7 @@ def test_a_loss_must_take_the_labels_that_are_found(loss, reason):
 
 
 def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch):
-    monkeypatch.setattr("tfrank_sel.pipelines.learning.training.train", None)  # not called
+    monkeypatch.setattr("tfrank_sel.training.fitting.train", None)  # not called
     files = [f"--{split}={path}" for split, path in small_set(tmp_path).items()]
     loss = "training.loss={class = 'OrdinalLoss', ordinal_size = 2}"
     line = refused("run", *files, "--output", tmp_path / "out", "--set", loss)

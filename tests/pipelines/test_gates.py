@@ -219,7 +219,7 @@ def untrained(monkeypatch):
     def stop(*args, **kwargs):
         raise data.InputError("training", "begins")
 
-    monkeypatch.setattr("tfrank_sel.pipelines.learning.training.train", stop)
+    monkeypatch.setattr("tfrank_sel.training.fitting.train", stop)
 
 
 ENDS = "gates.zero: train: features[2]: expected values other than 0, as in the reference. "

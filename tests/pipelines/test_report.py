@@ -18,9 +18,9 @@ from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Records
-from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
 from tfrank_sel.pipelines.reporting import card
 from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.training.fitting import Fit, Trained, each_once
 
 SPEC = data.FeatureSpec(num_features=4)
 HISTORY = {

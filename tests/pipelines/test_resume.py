@@ -19,8 +19,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.pipelines.test_training import batches, dataset, preparation
 from tfrank_sel import losses, models
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.learning.callbacks import Epoch
-from tfrank_sel.pipelines.learning.training import PreparedLists, train
+from tfrank_sel.pipelines.learning import instantiate
+from tfrank_sel.training.callbacks import Epoch, Hooks
+from tfrank_sel.training.fitting import train
+from tfrank_sel.training.lists import PreparedLists
 
 # dropout, averaged weights, a schedule, and passes whose end is not that of an epoch
 SETTINGS = Settings(
@@ -42,8 +44,10 @@ def candidate(**options):
 
 def trained(folder, backup=None, on_epoch=lambda epoch: None, ours=None, **options):
     with PreparedLists(dataset(), dataset(), SETTINGS, folder / "prepared") as lists:
-        ours, logs = ours or candidate(), folder / "logs"
-        return train(ours, preparation(), lists, SETTINGS, logs, on_epoch, backup=backup, **options)
+        hooks = Hooks(
+            on_epoch, optimizer=instantiate.optimizer, logs=folder / "logs", backup=backup
+        )
+        return train(ours or candidate(), preparation(), lists, SETTINGS, hooks, **options)
 
 
 def interrupting(*, after):

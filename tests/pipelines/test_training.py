@@ -10,7 +10,9 @@ import tensorflow as tf
 
 from tfrank_sel import losses, models
 from tfrank_sel.pipelines.candidates import Candidate, Settings, list_scorer, scorer
-from tfrank_sel.pipelines.learning.training import PreparedLists, train
+from tfrank_sel.training.callbacks import Hooks
+from tfrank_sel.training.fitting import train
+from tfrank_sel.training.lists import PreparedLists
 
 SIZES = (9, 3, 6, 5, 9, 2, 9, 4)
 MOMENTS = [0.1, 0.2], [1.0, 2.0]
@@ -41,9 +43,8 @@ def preparation():
 def trained(folder, candidate, settings, before=()):
     with PreparedLists(dataset(), dataset(), settings, folder / "prepared") as lists:
         told = []
-        found = train(
-            candidate, preparation(), lists, settings, folder / "logs", told.append, before
-        )
+        hooks = Hooks(told.append, logs=folder / "logs")
+        found = train(candidate, preparation(), lists, settings, hooks, before)
     assert not (folder / "prepared").exists()
     assert len(told) == sum(fit.epochs for fit in found.fits) - sum(
         fit.epochs for one in before for fit in one.fits
@@ -146,8 +147,8 @@ def started(folder, candidate, count, start=None, before=(), **options):
     settings = Settings(epochs=1, batch_size=4, hidden_units=[4], **options)
     made = models.Preparation([0.1] * count, [2.0] * count, within_list=True)
     with PreparedLists(wide(count), wide(count), settings, folder / "prepared") as lists:
-        logs = folder / "logs"
-        return train(candidate, made, lists, settings, logs, lambda x: None, before, start=start)
+        hooks = Hooks(logs=folder / "logs")
+        return train(candidate, made, lists, settings, hooks, before, start=start)
 
 
 def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path):

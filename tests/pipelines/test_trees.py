@@ -20,8 +20,10 @@ from tfrank_sel.pipelines.candidates import (
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.ingestion.resolved import resolve
 from tfrank_sel.pipelines.learning import instantiate
-from tfrank_sel.pipelines.learning.training import PreparedLists, StartError, train
 from tfrank_sel.training import trees
+from tfrank_sel.training.callbacks import Hooks
+from tfrank_sel.training.fitting import StartError, train
+from tfrank_sel.training.lists import PreparedLists
 from tfrank_sel.training.trees import DEFAULTS, LAMBDARANK, name_of
 
 SETTINGS = Settings(epochs=2, batch_size=8, hidden_units=[4])
@@ -52,9 +54,8 @@ def trained(folder, candidate=None, backup=None, on_epoch=lambda epoch: None, **
     preparation = models.Preparation.of(batches(0))
     candidate = candidate or Candidate(PAIR, trees=Trees(FOREST, SMALL))
     with PreparedLists(batches(0), batches(1), SETTINGS, folder / "prepared") as prepared:
-        return train(
-            candidate, preparation, prepared, SETTINGS, None, on_epoch, backup=backup, **options
-        )
+        hooks = Hooks(on_epoch, backup=backup)
+        return train(candidate, preparation, prepared, SETTINGS, hooks, **options)
 
 
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(), LAMBDARANK], ids=name_of)

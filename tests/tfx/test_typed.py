@@ -21,9 +21,10 @@ from tfrank_sel.pipelines.analysis import statistics
 from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
 from tfrank_sel.pipelines.ingestion import ingest, resolved as inputs
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
-from tfrank_sel.pipelines.learning import preparation, training
+from tfrank_sel.pipelines.learning import preparation
 from tfrank_sel.pipelines.tfx import base_models, lists, local
 from tfrank_sel.pipelines.tfx.__main__ import app
+from tfrank_sel.training import fitting
 
 CONFIG = """
 [data]
@@ -155,14 +156,14 @@ def trained():
 def run(tmp_path_factory, trained):
     folder = tmp_path_factory.mktemp("typed")
     made = made_lists()
-    train = training.train
+    train = fitting.train
 
     def kept(*args, **kwargs):
         trained.append(train(*args, **kwargs))
         return trained[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "train", kept)
+        patch.setattr(fitting, "train", kept)
         return run_over(made, folder)
 
 

@@ -135,6 +135,19 @@ class Lists:
             yield rows, {**found, "mask": tf.constant(mask)}, mask
             begin = end
 
+    def dataset(self) -> tf.data.Dataset:
+        """Returns batches of inputs, labels and, if there are any, weights, to train on."""
+
+        def made() -> Iterator[tuple[Any, ...]]:
+            for rows, inputs, mask in self.batches():
+                others = [x for x in (self.labels, self.weights) if x is not None]
+                yield inputs, *(padded(x[rows], mask, 0.0) for x in others)
+
+        kinds = tf.nest.map_structure(
+            lambda x: tf.TensorSpec([None, None, *x.shape[2:]], x.dtype), next(made())
+        )
+        return tf.data.Dataset.from_generator(made, output_signature=kinds)
+
 
 def padded(values: np.ndarray, mask: np.ndarray, fill: Any) -> np.ndarray:
     """Returns values of items as `[batch_size, list_size, ...]`, with `fill` at padding."""

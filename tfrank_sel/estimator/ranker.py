@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tfrank_sel import losses
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.estimator import fitting
 from tfrank_sel.estimator.lists import (
@@ -32,10 +31,12 @@ from tfrank_sel.estimator.scoring import Scorer
 from tfrank_sel.export import export
 from tfrank_sel.features import Feature, spans
 from tfrank_sel.metrics.importance import importances
-from tfrank_sel.objectives.lists import check_labels
 from tfrank_sel.training import has_lightgbm, trees
+from tfrank_sel.training.candidates import Candidate, Trees, default_losses, numbered
 
 MANY = 10_000_000  # numbers, for which half of the default models are trained
+BEST = ("rg_cross_loss", trees.LAMBDARANK)  # of few default models
+TREES = 100  # if no lists are held out
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -54,12 +55,13 @@ class Ranker(BaseEstimator):
 
     Args:
         loss: A loss such as `losses.LambdaLoss()`, or a sequence of losses of different names, for
-            networks alone. None for, in this order, `losses.RGCrossLoss()`, LightGBM's `lambdarank`
-            if LightGBM is installed, `losses.SoftmaxLoss()` and `losses.LambdaLoss()`: the models
-            of `tfrank-sel-pipelines run`.
-        members: Number of models, which take the losses in turn, each with another seed. None for
-            one for each loss; without `loss`, half as many for more than 10 million numbers in `X`.
-            Networks take nearly all the time of `fit`: `members=1` trains one network.
+            networks alone. None for the models of `tfrank-sel-pipelines run`: networks of
+            `losses.SoftmaxLoss()`, `losses.RGCrossLoss()` and `losses.LambdaLoss()`, and LightGBM's
+            `lambdarank` if LightGBM is installed.
+        members: Number of models, which take the losses in turn, each with another seed: without
+            `loss` first `RGCrossLoss`, then `lambdarank`. None for one for each loss; without
+            `loss`, half as many for more than 10 million numbers in `X`. Networks take nearly all
+            the time of `fit`: `members=1` trains one network.
         features: Type of each feature by name, of `tfrank_sel.features`, for frames. None to
             choose a type for each column of a frame: `Number`, `Bool`, `Category`, `Set`, `Vector`
             or `Timestamp`. Columns that are not named are not used.
@@ -111,6 +113,7 @@ class Ranker(BaseEstimator):
         within the list: see `models.WithinList`.
     """
 
+    # numbers of `training.Settings`, written out for readers of the signature; a test compares them
     loss: keras.losses.Loss | Sequence[keras.losses.Loss] | None = None
     _: dataclasses.KW_ONLY
     members: int | None = None
@@ -166,8 +169,10 @@ class Ranker(BaseEstimator):
             tfrank_sel.data.InputError: If a value of a frame is not of its type.
         """
         began = time.perf_counter()
-        settings = fitting.Settings(**{x: getattr(self, x) for x in fitting.PARAMETERS})
-        kinds, seed = self._losses(), self._drawn_seed()
+        given, seed = self.get_params(deep=False), self._drawn_seed()
+        names = {field.name for field in dataclasses.fields(fitting.Parameters)}
+        settings = fitting.Parameters(**{x: y for x, y in given.items() if x in names}, seed=seed)
+        kinds = self._losses()
         validate_data(self, X, y, skip_check_array=True)
         is_frame = hasattr(self, "feature_names_in_")
         if self.features is not None and not is_frame:
@@ -181,13 +186,14 @@ class Ranker(BaseEstimator):
             learned, held_out = split(learned, settings.validation_fraction, seed)
         check_comparable(learned)
         assert learned.labels is not None
-        chosen = self._chosen(kinds, learned.matrices.numbers.size)
-        for loss in chosen.values():
-            if not isinstance(loss, str):  # LightGBM's own is for any labels
-                check_labels(loss, learned.labels)
-        self.model_, self.history_ = fitting.train(
-            learned, held_out, self.features_, chosen, settings, seed
-        )
+        candidate = self._candidate(kinds, learned.matrices.numbers.size, held_out is not None)
+        candidate.check(learned.labels)
+        trained = fitting.train(candidate, learned, held_out, self.features_, settings)
+        self.model_ = trained.model
+        self.history_ = {
+            fit.loss if fit.unit == "epoch" else fit.loss.removesuffix("_trees"): dict(fit.history)
+            for fit in trained.fits
+        }
         self.n_iter_ = max(len(found.get("loss", ())) for found in self.history_.values())
         texts = learned.matrices.texts
         self._scorer = Scorer(
@@ -198,7 +204,7 @@ class Ranker(BaseEstimator):
         self._importances: np.ndarray | None = None
         self.fit_time_ = time.perf_counter() - began
         if settings.verbose:
-            print(f"{len(chosen)} models in {self.fit_time_:.1f} s")
+            print(f"{len(trained.fits)} models in {self.fit_time_:.1f} s")
         return self
 
     def predict(self, X: Any, *, qid: Any = None, group: Any = None) -> np.ndarray:
@@ -288,11 +294,10 @@ class Ranker(BaseEstimator):
         # the lists of users stay out of a pickle
         return {**state, "_measured": None} if "_measured" in state else state
 
-    def _losses(self) -> list[keras.losses.Loss | str]:
+    def _losses(self) -> Sequence[keras.losses.Loss | str]:
         """The losses, one or several, or those of the default."""
         if self.loss is None:
-            of_trees = [trees.LAMBDARANK] if has_lightgbm() else []
-            return [losses.RGCrossLoss(), *of_trees, losses.SoftmaxLoss(), losses.LambdaLoss()]
+            return [*default_losses(), *([trees.LAMBDARANK] if has_lightgbm() else [])]
         found = list(self.loss) if isinstance(self.loss, Sequence) else [self.loss]
         if not found or not all(isinstance(loss, keras.losses.Loss) for loss in found):
             wanted = "`loss` must be None, a loss of Keras or a sequence of losses"
@@ -302,20 +307,21 @@ class Ranker(BaseEstimator):
             raise ValueError(f"`loss` must have losses of different names. Received: {names}")
         return found
 
-    def _chosen(
-        self, kinds: Sequence[keras.losses.Loss | str], size: int
-    ) -> dict[str, keras.losses.Loss | str]:
-        """Copies of the losses of all models, so that training changes no parameter, by name."""
-        is_many = self.loss is None and size > MANY
-        found: dict[str, keras.losses.Loss | str] = {}
-        for number in range(self.members or len(kinds) // (2 if is_many else 1)):
-            turn, place = divmod(number, len(kinds))
-            loss = kinds[place]
-            name = trees.name_of(loss) + (f"_{turn + 1}" if turn else "")
-            if not isinstance(loss, str):
-                loss = type(loss).from_config(loss.get_config())
-            found[name] = loss
-        return found
+    def _candidate(
+        self, kinds: Sequence[keras.losses.Loss | str], size: int, is_measured: bool
+    ) -> Candidate:
+        """The models to train, with copies of the losses, so that training changes no parameter."""
+        of_default = self.loss is None
+        by_worth = sorted(kinds, key=lambda x: of_default and trees.name_of(x) not in BEST)
+        is_many = of_default and size > MANY
+        turns, rest = divmod(self.members or len(kinds) // (2 if is_many else 1), len(kinds))
+        chosen = [*kinds] * turns + [x for x in kinds if x in by_worth[:rest]]
+        networks = [type(x).from_config(x.get_config()) for x in chosen if not isinstance(x, str)]
+        for loss, name in zip(networks, numbered(x.name for x in networks), strict=True):
+            loss.name = name
+        forests = [x for x in chosen if isinstance(x, str)]
+        parameters = {} if is_measured else {trees.MOST: TREES}
+        return Candidate(networks, trees=Trees(forests, parameters) if forests else None)
 
     def _drawn_seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

@@ -14,7 +14,7 @@ from rich.status import Status
 from tfrank_sel.pipelines import interrupts
 
 if TYPE_CHECKING:
-    from tfrank_sel.pipelines.learning.callbacks import Epoch
+    from tfrank_sel.training.callbacks import Epoch
 
 
 class Part:

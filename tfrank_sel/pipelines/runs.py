@@ -24,9 +24,9 @@ from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Earlier, Records, Scorer
 from tfrank_sel.pipelines.learning import instantiate, workers
 from tfrank_sel.pipelines.learning.step import read
-from tfrank_sel.pipelines.learning.training import Trained
 from tfrank_sel.pipelines.push import Pushed
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.training.fitting import Trained
 
 
 class Run:

@@ -25,8 +25,8 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Scorer
-from tfrank_sel.pipelines.learning.training import Trained
 from tfrank_sel.pipelines.reporting import card
+from tfrank_sel.training.fitting import Trained
 
 WARM_UP_LISTS = 4
 TRIED_LISTS = 16  # by the signatures of an export

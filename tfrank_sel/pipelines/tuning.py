@@ -29,9 +29,9 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.learning import instantiate
-from tfrank_sel.pipelines.learning.callbacks import Epoch
 from tfrank_sel.pipelines.run import run
 from tfrank_sel.pipelines.steps import stale
+from tfrank_sel.training.callbacks import Epoch
 
 try:
     import optuna

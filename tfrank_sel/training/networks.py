@@ -17,6 +17,7 @@ from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.metrics.evaluator import ListValues
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import gain_arguments
+from tfrank_sel.training.settings import SettingsLike
 
 BUCKETS = 6  # of list sizes, so that there is little padding
 STEPS_AT_A_TIME = 8  # per execution, without Python code of Keras between them
@@ -164,6 +165,21 @@ def decay_per_step(share: float, learning_rate: float, steps: int) -> float:
         2024](https://arxiv.org/abs/2405.13698).
     """
     return share / (learning_rate * steps)
+
+
+def adam(settings: SettingsLike, steps: int) -> keras.optimizers.Optimizer:
+    """Returns the default optimizer, for epochs of so many steps."""
+    return keras.optimizers.Adam(**optimization(settings, steps))
+
+
+def optimization(settings: SettingsLike, steps: int) -> dict[str, Any]:
+    """Returns the arguments of an optimizer: learning rate, decay and averaging of the weights."""
+    return {
+        "learning_rate": settings.learning_rate,
+        "weight_decay": decay_per_step(settings.weight_decay, settings.learning_rate, steps),
+        "use_ema": True,
+        "ema_momentum": settings.averaging,
+    }
 
 
 def fit(

@@ -39,6 +39,10 @@ LONGEST = 10_000  # items of a list, for LightGBM's own objective
 _FIXED = {"deterministic": True, "force_row_wise": True, "metric": "None", "verbose": -1}
 
 
+class TreesError(ValueError):
+    """A parameter or labels that LightGBM rejects."""
+
+
 def name_of(loss: keras.losses.Loss | str) -> str:
     """The name of a loss, or `LAMBDARANK`."""
     return loss if isinstance(loss, str) else str(loss.name)
@@ -81,7 +85,7 @@ def train(
         per tree.
 
     Raises:
-        ValueError: If LightGBM rejects a parameter or the labels.
+        TreesError: If LightGBM rejects a parameter or the labels.
     """
     import lightgbm
 
@@ -123,7 +127,7 @@ def train(
     try:
         booster = lightgbm.train(given, data, most, **measured)
     except lightgbm.basic.LightGBMError as error:
-        raise ValueError(f"must suit LightGBM. Received: {error}") from error
+        raise TreesError(f"must suit LightGBM. Received: {error}") from error
     seconds = (time.perf_counter() - began) / booster.current_iteration()
     booster.best_iteration = _best(means) if means else most
     measures = {"val_ndcg": history} if history else {}

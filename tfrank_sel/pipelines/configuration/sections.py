@@ -28,8 +28,8 @@ from tfrank_sel.pipelines.configuration.section import (
 )
 from tfrank_sel.pipelines.configuration.training import (
     BASELINE,
+    DEFAULT_LOSSES,
     FUNCTION,
-    LOSSES,
     Evaluation,
     Model,
     Search,
@@ -210,7 +210,7 @@ class Configuration(Section):
         if not isinstance(training, Mapping) or training.get("region") is None:
             return values
         training, evaluation = {**training}, {**evaluation}
-        if training.get("loss", LOSSES) == LOSSES:
+        if training.get("loss", DEFAULT_LOSSES) == DEFAULT_LOSSES:
             training["loss"] = [{"class": "design"}]
         if evaluation.get("baseline", BASELINE) == BASELINE:
             evaluation["baseline"] = {"class": "MeanSquaredLoss"}

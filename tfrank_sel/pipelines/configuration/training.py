@@ -17,11 +17,12 @@ from tfrank_sel.pipelines.configuration.section import (
     no_key,
     option,
 )
+from tfrank_sel.training.settings import DEFAULTS, LOSSES
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
 MODELS = ("ListScorer", "Scorer")
-LOSSES = [{"class": x} for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")]
-BASELINE = {"class": "SoftmaxLoss"}
+DEFAULT_LOSSES = [{"class": name} for name in LOSSES]
+BASELINE = DEFAULT_LOSSES[0]
 
 
 def _class(value: Any) -> dict[str, Any]:
@@ -67,40 +68,48 @@ Tables = Annotated[list[dict[str, Any]], PlainValidator(_classes)]
 class Network(Section):
     """Hyperparameters of the network, for the functions that make models."""
 
-    hidden_units: list[Count] = key([64, 32], "Widths of the hidden layers.")
-    dropout: Rate = key(0.3, "Dropout rate of the hidden units in training.")
+    hidden_units: list[Count] = key(list(DEFAULTS.hidden_units), "Widths of the hidden layers.")
+    dropout: Rate = key(DEFAULTS.dropout, "Dropout rate of the hidden units in training.")
     num_heads: Natural = key(
-        0, "Number of attention heads over the items of a list; 0 for no attention."
+        DEFAULTS.num_heads,
+        "Number of attention heads over the items of a list; 0 for no attention.",
     )
 
 
 class Optimization(Section):
     """Hyperparameters of training, the same for the model and the baseline."""
 
-    epochs: Count = option(60, "Maximum number of epochs.")
-    patience: Count = option(10, "Number of epochs without improvement before early stopping.")
-    batch_size: Count = option(16, "Number of lists in a batch.")
+    epochs: Count = option(DEFAULTS.epochs, "Maximum number of epochs.")
+    patience: Count = option(
+        DEFAULTS.patience, "Number of epochs without improvement before early stopping."
+    )
+    batch_size: Count = option(DEFAULTS.batch_size, "Number of lists in a batch.")
     optimizer: Table = key({"class": "Adam"}, "Keras optimizer and its arguments.")
-    learning_rate: Positive = option(1e-3, "Learning rate of the optimizer.")
+    learning_rate: Positive = option(DEFAULTS.learning_rate, "Learning rate of the optimizer.")
     schedule: Table | None = key(
         None,
         "Keras learning rate schedule; constant if unset.",
         examples=[{"class": "CosineDecay"}],
     )
-    averaging: Rate = key(0.98, "Decay of the moving average of the weights.")
-    weight_decay: Rate = key(0.03, "Share by which the weights decay in each pass over the lists.")
-    max_items: Natural = option(0, "Maximum number of items of a list in training; 0 for all.")
-    truncation: Literal["random", "head", "top"] = key(
-        "random", 'Items that `max_items` keeps: "random", "head" or "top" (highest labels).'
+    averaging: Rate = key(DEFAULTS.averaging, "Decay of the moving average of the weights.")
+    weight_decay: Rate = key(
+        DEFAULTS.weight_decay, "Share by which the weights decay in each pass over the lists."
     )
-    seed: Natural = option(42, "Random seed.")
+    max_items: Natural = option(
+        DEFAULTS.max_items, "Maximum number of items of a list in training; 0 for all."
+    )
+    truncation: Literal["random", "head", "top"] = key(
+        DEFAULTS.truncation,
+        'Items that `max_items` keeps: "random", "head" or "top" (highest labels).',
+    )
+    seed: Natural = option(DEFAULTS.seed, "Random seed.")
 
 
 class Graded(Section):
     """Gain of labels."""
 
     gain: Literal["exponential", "linear"] | float = key(
-        "exponential",
+        DEFAULTS.gain,
         "Gain of labels in NDCG, also in early stopping: exponential for grades, linear for "
         "amounts, or of labels that are scores a number, above which the gain is linear.",
     )
@@ -164,7 +173,7 @@ class Training(Optimization):
     """Losses, optimizer and early stopping."""
 
     loss: Tables = key(
-        LOSSES,
+        DEFAULT_LOSSES,
         'A loss such as {class = "LambdaLoss"}; a list of them trains an ensemble.',
     )
     region: Annotated[float, Field(gt=0.0, lt=0.5)] | None = option(

@@ -18,12 +18,12 @@ import numpy as np
 from tfrank_sel import links, losses
 from tfrank_sel.data import stores
 from tfrank_sel.losses.choice import Design
-from tfrank_sel.pipelines import candidates
-from tfrank_sel.pipelines.candidates import Candidate, Settings, Trees
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
-from tfrank_sel.training import has_lightgbm
-from tfrank_sel.training.networks import decay_per_step
+from tfrank_sel.pipelines.configuration.training import Settings
+from tfrank_sel.training import candidates, has_lightgbm
+from tfrank_sel.training.candidates import Candidate, Trees
+from tfrank_sel.training.networks import optimization
 from tfrank_sel.training.trees import LAMBDARANK
 
 Names: TypeAlias = Mapping[str, Callable[..., Any]]
@@ -254,12 +254,7 @@ def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
         defaults = {"initial_learning_rate": rate, "decay_steps": settings.epochs * steps}
         rate = _made(settings.schedule, "training.schedule", known, kind, defaults)
     kind = keras.optimizers.Optimizer
-    defaults = {
-        "learning_rate": rate,
-        "weight_decay": decay_per_step(settings.weight_decay, settings.learning_rate, steps),
-        "use_ema": True,
-        "ema_momentum": settings.averaging,
-    }
+    defaults = {**optimization(settings, steps), "learning_rate": rate}
     known = _classes(keras.optimizers, kind)
     return _made(settings.optimizer, "training.optimizer", known, kind, defaults)
 

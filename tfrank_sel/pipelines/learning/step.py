@@ -13,14 +13,18 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import Group
 from tfrank_sel.pipelines import interrupts
 from tfrank_sel.pipelines.analysis.statistics import Split
-from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Earlier
-from tfrank_sel.pipelines.learning import preparation, training, workers
-from tfrank_sel.pipelines.learning.preparation import PreparedLists
-from tfrank_sel.pipelines.learning.training import Fit, Trained
+from tfrank_sel.pipelines.learning import instantiate, preparation, workers
+from tfrank_sel.training import fitting
+from tfrank_sel.training.callbacks import Hooks
+from tfrank_sel.training.candidates import Candidate
+from tfrank_sel.training.fitting import Fit, Trained
+from tfrank_sel.training.lists import PreparedLists
+from tfrank_sel.training.trees import TreesError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,25 +81,32 @@ class Training:
         ) as lists:
             for name, candidate in self.candidates.items():
                 with self.progress.step(f"training {name}") as step, interrupts.deferred():
+                    hooks = Hooks(
+                        on_epoch=step.epoch,
+                        on_step=interrupts.check,
+                        optimizer=instantiate.optimizer,
+                        logs=logs / name if self.group.is_chief else None,
+                        backup=self.folder / "backup" / name,
+                        on_backup=self.job.mirror.sender("train", "backup"),
+                    )
                     try:
-                        found = training.train(
+                        found = fitting.train(
                             candidate,
                             prepared,
                             lists,
                             self.settings,
-                            logs / name if self.group.is_chief else None,
-                            step.epoch,
+                            hooks,
                             before=list(trained.values()),
-                            backup=self.folder / "backup" / name,
                             start=start if name == "ours" else None,
-                            on_backup=self.job.mirror.sender("train", "backup"),
                         )
-                    except training.StartError as error:
+                    except fitting.StartError as error:
                         reason = "to continue a run, losses and network must be the same"
                         received = f"{reason}. Received: {error}"
                         raise InputError(
                             str(self.earlier and self.earlier.path), received
                         ) from error
+                    except TreesError as error:
+                        raise InputError("model.trees", str(error)) from error
                     for fit in found.fits:
                         step.tell(str(fit))
                     trained[name] = found

@@ -19,7 +19,7 @@ from tfrank_sel.pipelines.analysis.drift import GRADES
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Curve
 from tfrank_sel.pipelines.evaluation.inspection import Calibration, Errors
-from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
+from tfrank_sel.training.fitting import Fit, Trained, each_once
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
 SPLITS = {"train": "#3b82c4", "validation": "#d9822b", "test": "#4d9f5b"}

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from rich.table import Column, Table
 
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
-from tfrank_sel.pipelines.learning.training import Trained
 from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.training.fitting import Trained
 
 
 def tables(run: Run, seconds: Mapping[str, float]) -> list[Table]:

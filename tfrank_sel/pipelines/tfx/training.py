@@ -12,10 +12,13 @@ from tfx.v1.components import FnArgs
 
 from tfrank_sel import data, export, models
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.learning import training
-from tfrank_sel.pipelines.learning.training import PreparedLists, StartError
+from tfrank_sel.pipelines.configuration.training import Settings
+from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.tfx import base_models, lists
+from tfrank_sel.training import fitting
+from tfrank_sel.training.callbacks import Hooks
+from tfrank_sel.training.candidates import Candidate
+from tfrank_sel.training.lists import PreparedLists
 
 WARM_UP_LISTS = 4
 
@@ -47,12 +50,10 @@ def run_fn(fn_args: FnArgs) -> None:
         )
         prepared = PreparedLists(learned, measured, settings, Path(folder) / "prepared")
         preparation = models.Preparation.from_config(known["preparation"])
-        logs = fn_args.model_run_dir
+        hooks = Hooks(_log.info, optimizer=instantiate.optimizer, logs=fn_args.model_run_dir)
         try:
-            trained = training.train(
-                candidate, preparation, prepared, settings, logs, _log.info, start=start
-            )
-        except StartError as error:
+            trained = fitting.train(candidate, preparation, prepared, settings, hooks, start=start)
+        except fitting.StartError as error:
             raise data.InputError(base, f"a warm start from it is not possible. {error}") from error
     warm_up = lists.requests(fn_args.eval_files, layout, WARM_UP_LISTS)
     _export(trained.model, layout, warm_up, fn_args)

@@ -1,35 +1,38 @@
-"""Training of a candidate, with early stopping by validation NDCG."""
+"""Training of the models of a candidate, with early stopping by validation NDCG."""
 
+import contextlib
 import dataclasses
 import functools
+import math
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import models
 from tfrank_sel.data.cache import Cache
-from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import Group, MeanLogs
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
-from tfrank_sel.pipelines import interrupts
-from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.ingestion.stored import Scorer
-from tfrank_sel.pipelines.learning import instantiate
-from tfrank_sel.pipelines.learning.callbacks import (
+from tfrank_sel.training import networks, trees
+from tfrank_sel.training.callbacks import (
     Backup,
     Epoch,
+    Hooks,
     Resumption,
     Stopwatch,
     variables_of,
 )
-from tfrank_sel.pipelines.learning.preparation import PreparedLists as PreparedLists, parts_of
-from tfrank_sel.training import networks, trees
+from tfrank_sel.training.candidates import Candidate
+from tfrank_sel.training.lists import PreparedLists, parts_of
+from tfrank_sel.training.settings import SettingsLike
+
+NO_HOOKS = Hooks()
 
 
 class StartError(ValueError):
@@ -43,7 +46,7 @@ class Fit:
     Args:
         loss: Name of the loss; of boosted trees, with `_trees` at its end.
         epochs: Number of epochs, or of boosted trees.
-        validation_ndcg: Best validation NDCG@10.
+        validation_ndcg: Best validation NDCG@10; NaN without validation.
         seconds_per_step: Mean time of a training step, without the first epoch (which compiles) if
             there are more; or of a tree.
         lists_per_second: Throughput in lists.
@@ -65,8 +68,9 @@ class Fit:
         return "epoch" if "loss" in self.history else "tree"
 
     def __str__(self) -> str:
-        best = f"best validation NDCG@10 {self.validation_ndcg:.4f}"
-        return f"{self.loss}: {self.epochs} {self.unit}s, {best}"
+        ndcg = self.validation_ndcg
+        best = "" if math.isnan(ndcg) else f", best validation NDCG@10 {ndcg:.4f}"
+        return f"{self.loss}: {self.epochs} {self.unit}s{best}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Trained:
     fits: Sequence[Fit]
 
     @property
-    def scores(self) -> Scorer:
+    def scores(self) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
         """The scoring function of the model, of features and mask."""
         return functools.partial(_scores, self.model)
 
@@ -107,15 +111,14 @@ def train(
     candidate: Candidate,
     preparation: models.Preparation,
     lists: PreparedLists,
-    settings: Settings,
-    logs: str | os.PathLike[str] | None,
-    on_epoch: Callable[[Epoch], None],
+    settings: SettingsLike,
+    hooks: Hooks = NO_HOOKS,
     before: Sequence[Trained] = (),
-    backup: Path | None = None,
     start: keras.Model | None = None,
-    on_backup: Callable[[], None] | None = None,
 ) -> Trained:
     """Trains a candidate: one model with each of its losses, and boosted trees if it says so.
+
+    The random numbers of Python and NumPy are left as they were.
 
     Args:
         candidate: The candidate to train.
@@ -123,24 +126,20 @@ def train(
         lists: Training and validation lists. All of its workers call `train` with the same
             arguments.
         settings: Settings of training.
-        logs: Folder of TensorBoard logs, with a subfolder for each loss. Only the chief needs it.
-        on_epoch: Called after each epoch. An exception raised in it stops training.
+        hooks: What the caller adds.
         before: A candidate trained on the same lists with the same settings. Models with the same
             loss and seed are reused, unless there is a `start`.
-        backup: Folder for the state of training after each epoch, and for finished models. An
-            interrupted training of the same candidate, lists and settings resumes from it, and ends
-            with the same weights as without the interruption. The chief writes it.
         start: Model for a warm start, as in `models.warm_start`: the result of an earlier call with
             the same number of losses, in the same order. Trees are trained from the start.
-        on_backup: Called after each write to `backup`.
 
     Returns:
         The model (the `models.Ensemble` of all models if there are several, in which the networks
         together weigh as much as the trees), and its training results.
 
     Raises:
-        ValueError: If `backup` belongs to another training.
+        ValueError: If a backup belongs to another training.
         StartError: If `start` does not fit.
+        trees.TreesError: If LightGBM rejects a parameter or the labels.
     """
     count = len(candidate.losses)
     total = len(candidate.all_losses)
@@ -155,26 +154,34 @@ def train(
             members.append(one.members[number])
             fits.append(one.fits[number])
             continue
-        keras.utils.set_random_seed(settings.seed + number)
-        model = candidate.make_model(preparation, settings, **candidate.arguments)
-        if isinstance(model, models.Prepared):  # a part of the model is trained, and thereby built
-            model.build(lists.shapes)
-        log = None if logs is None else os.path.join(logs, loss.name)
-        chief = lists.workers.is_chief
-        kept = None if backup is None else Backup(backup / f"{loss.name}.npz", on_backup, chief)
-        watch = Stopwatch(on_epoch, loss.name, number + 1, total, known[number + 1 :].count(None))
-        fits.append(_fit(model, loss, lists, settings, log, watch, kept, starts[number]))
+        watch = Stopwatch(hooks, loss.name, number + 1, total, known[number + 1 :].count(None))
+        with _seeded(settings.seed + number):
+            model = candidate.make_model(preparation, settings, **candidate.arguments)
+            if isinstance(model, models.Prepared):  # a part of it is trained, and thereby built
+                model.build(lists.shapes)
+            fits.append(_fit(model, loss, lists, settings, hooks, watch, starts[number]))
         members.append(model)
-    if candidate.trees:
-        for forest, fit in _forests(
-            candidate, members[0], preparation, lists, settings, on_epoch, backup, on_backup
-        ):
-            members.append(forest)
-            fits.append(fit)
+        hooks.on_model(fits[-1])
+    for forest, fit in _forests(candidate, members[0], preparation, lists, settings, hooks):
+        members.append(forest)
+        fits.append(fit)
+        hooks.on_model(fit)
     model = members[0] if len(members) == 1 else _joined(members, count)
     if not model.built:
         model.build(lists.shapes)
     return Trained(candidate, model, members, fits)
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seeds Keras, and leaves the random numbers of Python and NumPy as they were."""
+    states = random.getstate(), np.random.get_state()
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 def _forests(
@@ -182,43 +189,40 @@ def _forests(
     network: keras.Model,
     preparation: models.Preparation,
     lists: PreparedLists,
-    settings: Settings,
-    on_epoch: Callable[[Epoch], None],
-    backup: Path | None,
-    on_backup: Callable[[], None] | None,
+    settings: SettingsLike,
+    hooks: Hooks,
 ) -> Iterator[tuple[keras.Model, Fit]]:
     """Trains boosted trees, on the features of the network if it is prepared.
 
     Only the chief does, whose model is kept.
     """
-    assert candidate.trees
+    if candidate.trees is None:
+        return
     preparation = parts_of(network)[0] or preparation
     learned, held_out = lists.of(models.Prepared(preparation, network))
     if not lists.workers.is_chief:
         return
     total, first = len(candidate.all_losses), len(candidate.losses) + 1
-    for member, loss in enumerate(candidate.trees.losses, start=first):
-        name = f"{trees.name_of(loss)}_trees"
-        kept = None if backup is None else Backup(backup / f"{name}.npz", on_backup)
+    members = zip(candidate.trees.names, candidate.trees.losses, strict=True)
+    for member, (name, loss) in enumerate(members, start=first):
+        kept = hooks.kept(name)
         if kept and kept.record:
             forest = models.BoostedTrees.from_config(kept.record["trees"])
             forest.build(None)
             kept.restore(forest.weights)
             fit = Fit(**kept.record["fit"])
         else:
-            try:
-                forest, history, seconds = trees.train(
-                    loss,
-                    learned,
-                    held_out,
-                    candidate.trees.parameters,
-                    settings.seed + member - 1,
-                    functools.partial(_tell, on_epoch, name, member, total),
-                    settings.gain,
-                )
-            except ValueError as error:
-                raise InputError("model.trees", str(error)) from error
-            fit = _measured(name, history, seconds, len(learned.sizes), learned)
+            forest, history, seconds = trees.train(
+                loss,
+                learned,
+                held_out,
+                candidate.trees.parameters,
+                settings.seed + member - 1,
+                functools.partial(_tell, hooks, name, member, total),
+                settings.gain,
+            )
+            count = len(history.get("val_ndcg", ())) or forest.num_trees
+            fit = _measured(name, count, history, seconds, len(learned.sizes), learned)
             if kept:
                 record = {"fit": dataclasses.asdict(fit), "trees": forest.get_config()}
                 kept.save(record, forest.weights)
@@ -226,7 +230,7 @@ def _forests(
 
 
 def _tell(
-    on_epoch: Callable[[Epoch], None],
+    hooks: Hooks,
     name: str,
     member: int,
     members: int,
@@ -236,9 +240,9 @@ def _tell(
     seconds: float,
 ) -> None:
     """Reports a tree."""
-    interrupts.check()
+    hooks.on_step()
     left = seconds * (most * (members - member + 1) - tree)
-    on_epoch(Epoch(name, tree, most, ndcg, member, members, left, "tree"))
+    hooks.on_epoch(Epoch(name, tree, most, ndcg, member, members, left, "tree"))
 
 
 def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
@@ -278,18 +282,19 @@ def _fit(
     model: keras.Model,
     loss: keras.losses.Loss,
     lists: PreparedLists,
-    settings: Settings,
-    log: str | None,
+    settings: SettingsLike,
+    hooks: Hooks,
     watch: Stopwatch,
-    backup: Backup | None,
     start: keras.Model | None,
 ) -> Fit:
     """Trains a model (only its network if prepared), and restores the best epoch's weights."""
     _, trained = parts_of(model)
     learned, held_out = lists.of(model)
+    workers = lists.workers
+    log = None if hooks.logs is None else os.path.join(hooks.logs, loss.name)
+    backup = hooks.kept(loss.name, workers.is_chief)
     known = backup.record if backup else {}
     epochs = known.get("epochs", 0)
-    workers = lists.workers
     batches, measured, steps = networks.batches(
         trained,
         learned,
@@ -314,25 +319,26 @@ def _fit(
     networks.fit(
         trained,
         loss,
-        workers.in_step(instantiate.optimizer(settings, steps)),
+        workers.in_step(hooks.optimizer(settings, steps)),
         batches,
         steps=steps,
         epochs=settings.epochs,
         initial_epoch=epochs,
         callbacks=_callbacks(measured, loss, settings, log, watch, history, backup, workers),
+        verbose=hooks.verbose,
     )
     values = {name: [float(x) for x in found] for name, found in history.history.items()}
     seconds, size = watch.seconds_per_step(), settings.batch_size
-    fit = _measured(loss.name, values, seconds, size, learned)
+    fit = _measured(loss.name, len(values["loss"]), values, seconds, size, learned)
     if backup:
         backup.save({"fit": dataclasses.asdict(fit)}, variables_of(trained, loss))
     return fit
 
 
 def _callbacks(
-    measured: tf.data.Dataset,
+    measured: tuple[tf.data.Dataset, tf.data.Dataset] | None,
     loss: keras.losses.Loss,
-    settings: Settings,
+    settings: SettingsLike,
     log: str | None,
     watch: Stopwatch,
     history: keras.callbacks.History,
@@ -344,12 +350,13 @@ def _callbacks(
     stopping = keras.callbacks.EarlyStopping(
         "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
     )
+    validation = measured and networks.Validation(measured, loss, workers, settings.gain)
     return [
         *([MeanLogs(workers)] if workers.size > 1 else []),
-        networks.Validation(measured, loss, workers, settings.gain),
+        *([validation] if validation else []),
         watch,
         board,
-        stopping,
+        *([stopping] if validation else []),
         history,
         *([Resumption(backup, loss, watch, history, stopping, board)] if backup else []),
     ]
@@ -357,16 +364,16 @@ def _callbacks(
 
 def _measured(
     name: str,
+    epochs: int,
     history: Mapping[str, list[float]],
     seconds_per_step: float,
     lists_per_step: int,
     learned: Cache,
 ) -> Fit:
-    values = history["val_ndcg"]
     return Fit(
         name,
-        epochs=len(values),
-        validation_ndcg=max(values),
+        epochs=epochs,
+        validation_ndcg=max(history.get("val_ndcg", ()), default=math.nan),
         seconds_per_step=seconds_per_step,
         lists_per_second=lists_per_step / seconds_per_step,
         items_per_second=lists_per_step / seconds_per_step * float(learned.sizes.mean()),

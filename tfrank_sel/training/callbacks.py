@@ -1,7 +1,9 @@
-"""Callbacks of a training: progress reports, durations, and backups to resume from."""
+"""What happens beside a training: progress reports, durations, and backups to resume from."""
 
 import dataclasses
 import json
+import math
+import os
 import re
 import statistics
 import time
@@ -15,7 +17,8 @@ import tensorflow as tf
 
 from tfrank_sel import kept
 from tfrank_sel.locks import created
-from tfrank_sel.pipelines import interrupts
+from tfrank_sel.training import networks
+from tfrank_sel.training.settings import SettingsLike
 
 MINUTES = 120  # seconds above which a duration is shown in minutes
 
@@ -28,7 +31,7 @@ class Epoch:
         loss: Name of the loss.
         number: Number of the epoch or tree, from 1.
         epochs: Maximum number of epochs or trees.
-        validation_ndcg: Validation NDCG@10 after the epoch or tree.
+        validation_ndcg: Validation NDCG@10 after the epoch or tree; NaN without validation.
         member: Index of the model in the candidate, from 1.
         members: Number of models of the candidate, one per loss.
         seconds_left: Estimated remaining time for all models without early stopping.
@@ -55,7 +58,7 @@ class Stopwatch(keras.callbacks.Callback):
     """Measures the training time of each epoch, without validation, and reports each epoch.
 
     Args:
-        on_epoch: Called after each epoch.
+        hooks: Called after each epoch, and between steps.
         loss: Name of the loss.
         member: Index of the model in the candidate, from 1.
         members: Number of models of the candidate.
@@ -65,16 +68,9 @@ class Stopwatch(keras.callbacks.Callback):
         earlier: Durations before an interruption, as in `seconds`.
     """
 
-    def __init__(
-        self,
-        on_epoch: Callable[[Epoch], None],
-        loss: str,
-        member: int,
-        members: int,
-        to_come: int,
-    ) -> None:
+    def __init__(self, hooks: "Hooks", loss: str, member: int, members: int, to_come: int) -> None:
         super().__init__()
-        self._on_epoch = on_epoch
+        self._hooks = hooks
         self._loss, self._member, self._members, self._to_come = loss, member, members, to_come
         self.earlier: list[float] = []
         self._seconds: list[float] = []
@@ -86,16 +82,16 @@ class Stopwatch(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._ended, self._steps = time.perf_counter(), batch + 1
-        interrupts.check()
+        self._hooks.on_step()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._seconds.append(self._ended - self._began)
         self._with_validation.append(time.perf_counter() - self._began)
         epochs = self.params["epochs"]
         to_come = epochs - epoch - 1 + self._to_come * epochs
-        ndcg = (logs or {})["val_ndcg"]
+        ndcg = (logs or {}).get("val_ndcg", math.nan)
         taken = self._with_validation[1:] or self._with_validation
-        self._on_epoch(
+        self._hooks.on_epoch(
             Epoch(
                 self._loss,
                 number=epoch + 1,
@@ -188,6 +184,43 @@ class Backup:
         for variable, value in zip(variables, self._arrays, strict=False):
             variable.assign(value)
         return self._arrays[len(variables) :]
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Hooks:
+    """What a caller adds to a training. An exception raised in a function stops training.
+
+    Args:
+        on_epoch: Called after each epoch or tree.
+        on_step: Called between steps, and after each tree.
+        on_model: Called after each model, with its `Fit`.
+        optimizer: Makes an optimizer from the settings and the number of steps of an epoch.
+        logs: Folder of TensorBoard logs, with a subfolder for each loss. Only the chief needs it.
+        backup: Folder for the state of training after each epoch, and for finished models. An
+            interrupted training of the same candidate, lists and settings resumes from it, and ends
+            with the same weights as without the interruption. The chief writes it.
+        on_backup: Called after each write to `backup`.
+        verbose: As in `fit` of Keras.
+    """
+
+    on_epoch: Callable[[Epoch], None] = _nothing
+    on_step: Callable[[], None] = _nothing
+    on_model: Callable[[Any], None] = _nothing
+    optimizer: Callable[[SettingsLike, int], keras.optimizers.Optimizer] = networks.adam
+    logs: str | os.PathLike[str] | None = None
+    backup: Path | None = None
+    on_backup: Callable[[], None] | None = None
+    verbose: int = 0
+
+    def kept(self, name: str, keeps: bool = True) -> Backup | None:
+        """Returns the backup of a model, if there are backups."""
+        if self.backup is None:
+            return None
+        return Backup(self.backup / f"{name}.npz", self.on_backup, keeps)
 
 
 class Resumption(keras.callbacks.Callback):

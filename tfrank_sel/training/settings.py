@@ -1,0 +1,38 @@
+"""Settings of training and of the network, with their defaults, and the default losses."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from tfrank_sel.arguments import Checked, Count, Natural, Positive, Rate
+
+# Classes, in the order of training. The baseline's is the first, so that a run trains it once.
+LOSSES = ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Checked):
+    """Settings of training: the sections of a configuration describe each.
+
+    Raises:
+        TypeError: If an argument is of another type.
+        ValueError: If a number is out of range.
+    """
+
+    hidden_units: Sequence[int] = (64, 32)
+    dropout: Rate = 0.3
+    num_heads: Natural = 0
+    epochs: Count = 60
+    patience: Count = 10
+    batch_size: Count = 16
+    learning_rate: Positive = 1e-3
+    averaging: Rate = 0.98
+    weight_decay: Rate = 0.03
+    max_items: Natural = 0
+    truncation: str = "random"
+    seed: Natural = 42
+    gain: str | float = "exponential"
+
+
+DEFAULTS = Settings()
+SettingsLike: TypeAlias = Any  # `Settings`, or a section of a configuration with its fields
