@@ -27,7 +27,6 @@ from tfrank_sel.estimator import ranker as ranker_module
 from tfrank_sel.estimator.lists import Groups, Lists, Matrices, split, weights_of
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.pipelines.candidates import Candidate, Trees
-from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.training.trees import LAMBDARANK, name_of
 
 QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_state": 0}
@@ -254,14 +253,6 @@ def test_an_exported_ranker_scores_as_it_does(ranker: Ranker, tmp_path: Any) -> 
     found = predict(features=tf.constant(X_TEST[rows][np.newaxis]), mask=tf.constant([[True]]))
     expected = ranker.predict(X_TEST[rows], qid=QID_TEST[rows])
     np.testing.assert_allclose(found["scores"].numpy()[0], expected, atol=1e-6)
-
-
-def test_defaults_are_those_of_the_pipelines() -> None:
-    ours = Ranker().get_params()
-    theirs = {**vars(Settings()), "hidden_units": tuple(Settings().hidden_units)}
-    names = set(ours) & set(theirs)
-    assert len(names) == 9
-    assert {x: ours[x] for x in names} == {x: theirs[x] for x in names}
 
 
 def test_rows_without_queries_are_one_list_with_a_warning() -> None:
