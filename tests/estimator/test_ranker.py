@@ -283,7 +283,7 @@ def test_rows_without_queries_are_one_list_with_a_warning() -> None:
         ({"dropout": 2.0}, {}, r"`dropout` must be in \[0, 1\)"),
         ({"loss": []}, {}, "a sequence of losses. Received: "),
         ({"loss": "lambda"}, {}, "a sequence of losses. Received: 'lambda'"),
-        ({"loss": [losses.LambdaLoss(), losses.LambdaLoss()]}, {}, "of different names"),
+        ({"loss": [losses.LambdaLoss(), losses.LambdaLoss()]}, {}, "with unique names"),
         ({"features": {}}, {}, "needs a frame with named columns"),
         ({}, {"group": [len(X)]}, "pass `qid` or `group`. Received: both"),
         ({}, {"qid": None, "group": [3, 4]}, "whose sum is the number of rows"),

@@ -32,7 +32,7 @@ from tfrank_sel.export import export
 from tfrank_sel.features import Feature, spans
 from tfrank_sel.metrics.importance import importances
 from tfrank_sel.training import has_lightgbm, trees
-from tfrank_sel.training.candidates import Candidate, Trees, default_losses, numbered
+from tfrank_sel.training.candidates import Candidate, Trees, check_names, default_losses, numbered
 
 MANY = 10_000_000  # numbers, for which half of the default models are trained
 BEST = ("rg_cross_loss", trees.LAMBDARANK)  # of few default models
@@ -302,9 +302,7 @@ class Ranker(BaseEstimator):
         if not found or not all(isinstance(loss, keras.losses.Loss) for loss in found):
             wanted = "`loss` must be None, a loss of Keras or a sequence of losses"
             raise TypeError(f"{wanted}. Received: {self.loss!r}")
-        names = [loss.name for loss in found]
-        if len(set(names)) < len(names):
-            raise ValueError(f"`loss` must have losses of different names. Received: {names}")
+        check_names("loss", found)
         return found
 
     def _candidate(

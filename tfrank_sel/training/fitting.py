@@ -20,14 +20,7 @@ from tfrank_sel.distribution import Group, MeanLogs
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.training import networks, trees
-from tfrank_sel.training.callbacks import (
-    Backup,
-    Epoch,
-    Hooks,
-    Resumption,
-    Stopwatch,
-    variables_of,
-)
+from tfrank_sel.training.callbacks import Backup, Epoch, Hooks, Resumption, Stopwatch, variables_of
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.lists import PreparedLists, parts_of
 from tfrank_sel.training.settings import SettingsLike
@@ -295,14 +288,9 @@ def _fit(
     backup = hooks.kept(loss.name, workers.is_chief)
     known = backup.record if backup else {}
     epochs = known.get("epochs", 0)
+    size, seed = settings.batch_size, settings.seed
     batches, measured, steps = networks.batches(
-        trained,
-        learned,
-        held_out,
-        settings.batch_size,
-        settings.seed,
-        epochs=epochs,
-        workers=workers,
+        trained, learned, held_out, size, seed, epochs=epochs, workers=workers
     )
     networks.build(trained, batches)
     if backup and "fit" in known:
@@ -328,7 +316,7 @@ def _fit(
         verbose=hooks.verbose,
     )
     values = {name: [float(x) for x in found] for name, found in history.history.items()}
-    seconds, size = watch.seconds_per_step(), settings.batch_size
+    seconds = watch.seconds_per_step()
     fit = _measured(loss.name, len(values["loss"]), values, seconds, size, learned)
     if backup:
         backup.save({"fit": dataclasses.asdict(fit)}, variables_of(trained, loss))
