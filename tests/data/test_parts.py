@@ -106,6 +106,16 @@ def test_the_lists_of_all_parts_are_those_of_the_file(folder, name, made):
     assert read(reader, parted(str(path), starts)) == read(reader, [Part(str(path))])
 
 
+@pytest.mark.parametrize("name", ["csv", "tsv"])
+def test_a_row_of_another_width_is_told_by_its_number(folder, name):
+    line, head, others = KINDS[name]
+    path = folder / f"width.{name}"
+    path.write_bytes(b"\n".join([head, line(1, 1), others[1], line(1, 2)]))
+    reader = formats.FORMATS[name](Columns(features=["x"], num_features=1))
+    _, [rejected] = read(reader, [Part(str(path))])
+    assert rejected.number == 2
+
+
 @pytest.mark.parametrize("name", ["csv", "tsv", "jsonl"])
 @settings(max_examples=40)
 @given(made=st.data())
