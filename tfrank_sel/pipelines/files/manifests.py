@@ -213,7 +213,7 @@ def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _versions() -> dict[str, str]:
-    names = ("tfrank_sel", "tensorflow", "keras", "numpy", "apache-beam")
+    names = ("tfrank_sel", "tensorflow", "keras", "numpy")
     return {name: metadata.version(name) for name in names}
 
 
