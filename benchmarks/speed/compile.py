@@ -110,7 +110,7 @@ def rows(num_batches: int, pythons: dict[str, str]) -> Iterator[str]:
                 print(f"{library} is left out: {found.stderr.strip().splitlines()[-1]}")
             elif passes := json.loads(found.stdout.splitlines()[-1]):
                 first, second = passes
-                yield f"| {name} | {library} | {compiled} | {first:.1f} | {second:.1f} |"
+                yield f"| {name} | {library} | {compiled} | {first:.2f} | {second:.2f} |"
 
 
 def main() -> None:
