@@ -23,7 +23,7 @@ class PreparedLists:
         train: Training batches of inputs (`features`, `mask` and, if there are any, `texts` by
             name), labels and, if there are any, weights.
         validation: Batches for early stopping; None to train for all epochs.
-        settings: SettingsLike, with the maximum number of items of a list.
+        settings: Settings, with the maximum number of items of a list.
         folder: Folder for the prepared lists; removed on `__exit__`.
         workers: The workers that train on them. The chief prepares the lists for all.
     """

@@ -235,7 +235,7 @@ def _here(
     lists: Lists, surveyor: Surveyor, scored: "Scored", compared: "Compared"
 ) -> list[Sequence[Any]]:
     """The results of `compared` for each slice, in this process."""
-    slicing = runners.total(surveyor, stored.batches_of_records(lists.shards))
+    slicing = runners.total(surveyor, stored.blocks(lists.shards))
     combiner, sums = Total(), dict[str, Resampled | None]()
     scored.setup()
     for serialized in stored.blocks(lists.shards):

@@ -10,7 +10,6 @@ import apache_beam as beam
 from tfrank_sel.data import stores
 from tfrank_sel.pipelines import beams, runners
 from tfrank_sel.pipelines.evaluation.evaluation import Compared, Scored, Total
-from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.parallel import Read
 from tfrank_sel.pipelines.ingestion.stored import Lists
 
@@ -27,11 +26,11 @@ def compare(
     folder = stores.join(scratch, ".slices")
     with pipeline as root:
         # Read twice, because elements that wait for a side input would be kept in memory.
-        records = root | "Read to survey" >> Read(lists.shards, stored.batches_of_records)
+        records = root | "Read to survey" >> Read(lists.shards)
         slicing = records | beam.CombineGlobally(beams.Combine(surveyor))
         sums = (
             root
-            | "Read to score" >> Read(lists.shards, stored.blocks)
+            | "Read to score" >> Read(lists.shards)
             | beam.ParDo(beams.Apply(scored), beam.pvalue.AsSingleton(slicing))
             | beam.CombinePerKey(beams.Combine(Total()))
         )

@@ -25,18 +25,15 @@ from tfrank_sel.pipelines.ingestion.reading import NOWHERE, Listed, Numbered, Re
 
 
 class Read(beam.PTransform):
-    """Reads records in batches.
+    """Reads records, as `stored.blocks`.
 
     Args:
         shards: TFRecord files, and patterns of them.
-        batches: Reads some files: `stored.blocks`, or another function.
     """
 
-    def __init__(
-        self, shards: Sequence[str], batches: Callable[[Sequence[str]], Iterator[Any]]
-    ) -> None:
+    def __init__(self, shards: Sequence[str]) -> None:
         super().__init__()
-        self.shards, self.batches = list(shards), batches
+        self.shards = list(shards)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         return (
@@ -44,7 +41,7 @@ class Read(beam.PTransform):
             | beam.Create(self.shards)
             | beam.FlatMap(stored.files)
             | beam.Reshuffle()
-            | beam.FlatMap(lambda file, batches: batches([file]), self.batches)
+            | beam.FlatMap(lambda file: stored.blocks([file]))
         )
 
 
@@ -61,7 +58,7 @@ def totals(
             for split, files in shards.items():
                 values = (
                     pipeline
-                    | f"Read {split}" >> Read(files, stored.blocks)
+                    | f"Read {split}" >> Read(files)
                     | f"Combine {split}" >> beam.CombineGlobally(beams.Combine(combiner))
                     | f"Describe {split}" >> beam.Map(described)
                 )

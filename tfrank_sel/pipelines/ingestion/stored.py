@@ -142,16 +142,11 @@ def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
             yield from _dataset(file).batch(_BATCH)
 
 
-def batches_of_records(shards: Sequence[str]) -> Iterator[list[bytes]]:
-    """Reads records as `serialized_batches`."""
-    for serialized in serialized_batches(shards):
-        yield serialized.numpy().tolist()
-
-
 def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:
     """Reads records as `serialized_batches`, some MiB at a time."""
     found, size = list[bytes](), 0
-    for batch in batches_of_records(shards):
+    for serialized in serialized_batches(shards):
+        batch = serialized.numpy().tolist()
         found += batch
         size += sum(map(len, batch))
         if size >= _OCTETS:
