@@ -1,7 +1,6 @@
 """Groups of processes, on one or several machines, that train or factorise together."""
 
 from tfrank_sel import lazy
-from tfrank_sel.distribution.cluster import Cluster as Cluster
 from tfrank_sel.distribution.groups import (
     CollectiveGroup as CollectiveGroup,
     Group as Group,
