@@ -1,6 +1,7 @@
 """What every command line has: help, `--version`, and a line for warnings and refusals."""
 
 import contextlib
+import functools
 import inspect
 import sys
 import warnings
@@ -25,13 +26,32 @@ Version: TypeAlias = Annotated[
 
 
 class Application(typer.Typer):
-    """Commands whose help is their docstrings, wrapped to the width of the terminal."""
+    """Commands whose help is their docstrings, wrapped to the width of the terminal.
+
+    Args:
+        *refuses: The errors that tell of invalid input: one ends a command with its message on the
+            standard error output and status 2.
+        **given: Arguments of `typer.Typer`.
+    """
+
+    def __init__(self, *refuses: type[Exception], **given: Any) -> None:
+        super().__init__(**given)
+        self._refuses = refuses or (OSError, ValueError)
 
     def command(self, name: str | None = None, **given: Any) -> Callable[[Any], Any]:
         def decorate(function: Callable[..., Any]) -> Any:
             paragraphs = (inspect.getdoc(function) or "").split("\n\n")
             text = "\n\n".join(" ".join(x.split()) for x in paragraphs)
-            return super(Application, self).command(name, help=text, **given)(function)
+
+            @functools.wraps(function)
+            def take(*args: Any, **kwargs: Any) -> None:
+                try:
+                    function(*args, **kwargs)
+                except self._refuses as error:
+                    print(error, file=sys.stderr)
+                    raise typer.Exit(2) from error
+
+            return super(Application, self).command(name, help=text, **given)(take)
 
         return decorate
 
@@ -44,9 +64,3 @@ def told(tell: Callable[[str], object] | None = None) -> Iterator[None]:
         yield
     for message in dict.fromkeys(str(x.message) for x in found):
         print(f"Warning: {message}", file=sys.stderr) if tell is None else tell(message)
-
-
-def refused(problem: object) -> typer.Exit:
-    """Prints a problem of the input; returns the exception that ends a command with status 2."""
-    print(problem, file=sys.stderr)
-    return typer.Exit(2)

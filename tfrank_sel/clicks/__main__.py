@@ -17,7 +17,7 @@ from tfrank_sel import clicks
 from tfrank_sel.clicks import tables, ubi as insights
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.propensities import Method, Unconnected
-from tfrank_sel.commandline import Application, Version, refused, told
+from tfrank_sel.commandline import Application, Version, told
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.locks import created
@@ -80,25 +80,22 @@ def correct(
     Other columns are kept, with their values in the first row of each query and item. The
     propensities are printed, and written to `NAME.propensities.json`.
     """
-    try:
-        if output.exists():
-            raise ValueError(f"{output}: exists. Expected a new file")
-        roles = {"query": query, "item": item, "position": position, "click": click}
-        roles |= {} if session is None else {"session": session}
-        table = tables.read(stores.expand(log), roles, others=True, format=format)
-        if label in set(table.columns.column_names) - {click}:
-            raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
-        with told():
-            estimated = clicks.estimate(tables.log_of(table), method, unconnected=unconnected)
-            table, found, known = tables.covered(table, estimated, unconnected)
-        with created(output) as written:
-            with readable(log[0], "columns that Parquet can hold"), told():
-                parts = table.typed(), roles, found, known
-                kept = tables.corrected(*parts, label, correction, least)
-                parquet.write_table(kept, written)
-            estimated.save(output.with_suffix(".propensities.json"))
-    except (OSError, ValueError) as error:
-        raise refused(error) from error
+    if output.exists():
+        raise ValueError(f"{output}: exists. Expected a new file")
+    roles = {"query": query, "item": item, "position": position, "click": click}
+    roles |= {} if session is None else {"session": session}
+    table = tables.read(stores.expand(log), roles, others=True, format=format)
+    if label in set(table.columns.column_names) - {click}:
+        raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
+    with told():
+        estimated = clicks.estimate(tables.log_of(table), method, unconnected=unconnected)
+        table, found, known = tables.covered(table, estimated, unconnected)
+    with created(output) as written:
+        with readable(log[0], "columns that Parquet can hold"), told():
+            parts = table.typed(), roles, found, known
+            kept = tables.corrected(*parts, label, correction, least)
+            parquet.write_table(kept, written)
+        estimated.save(output.with_suffix(".propensities.json"))
     print(f"method: {estimated.reason}")
     print("position  propensity  95 % interval")
     for row in zip(
@@ -128,15 +125,12 @@ def ubi(
     format: Format = None,
 ) -> None:
     """Make a log for the other commands from OpenSearch's User Behavior Insights."""
-    try:
-        if output.exists():
-            raise ValueError(f"{output}: exists. Expected a new file")
-        paths = stores.expand([queries]), stores.expand([events])
-        table, left_out = insights.read(*paths, click=click, impression=impression, format=format)
-        with created(output) as written:
-            parquet.write_table(table, written)
-    except (OSError, ValueError) as error:
-        raise refused(error) from error
+    if output.exists():
+        raise ValueError(f"{output}: exists. Expected a new file")
+    paths = stores.expand([queries]), stores.expand([events])
+    table, left_out = insights.read(*paths, click=click, impression=impression, format=format)
+    with created(output) as written:
+        parquet.write_table(table, written)
     print(f"{table.num_rows} items of {len(table['session'].unique())} sessions in {output}")
     if left_out:
         print(insights.told(left_out))
@@ -153,13 +147,10 @@ def models(
     format: Format = None,
 ) -> None:
     """Compare click models by the likelihood of held-out sessions, the best one first."""
-    try:
-        roles = {"query": query, "item": item, "position": position, "click": click}
-        roles["session"] = session
-        table = tables.read(stores.expand(log), roles, format=format)
-        found = clicks.compare(tables.log_of(table))
-    except (OSError, ValueError) as error:
-        raise refused(error) from error
+    roles = {"query": query, "item": item, "position": position, "click": click}
+    roles["session"] = session
+    table = tables.read(stores.expand(log), roles, format=format)
+    found = clicks.compare(tables.log_of(table))
     print("model    log-likelihood per session  perplexity")
     for fit in found:
         print(f"{fit.model:7}  {fit.log_likelihood:26.4f}  {fit.perplexity:10.4f}")
@@ -184,20 +175,17 @@ def value(
     The new ranker orders the items of each session by its score. Clicks on items that repeat share
     their impressions if the log has queries and items. Intervals leave out groups of queries.
     """
-    try:
-        known = clicks.Propensities.load(propensities)
-        roles = {"score": score, "position": position, "click": click, "session": session}
-        paths = stores.expand(log)
-        there = formats.names(paths, format)
-        roles |= {x: y for x, y in (("query", query), ("item", item)) if y in there}
-        table = tables.read(paths, roles, format=format)
-        scores, sessions = table.numbers.pop("score"), table.ids["session"]
-        # without a name, each session is a query, and each row an item of its own
-        rows = {"query": sessions, "item": np.arange(len(sessions))}
-        found = clicks.Log(**{**rows, **table.ids}, **table.numbers)
-        values = clicks.reordered(found, known.nearest(found.positions), scores)
-    except (OSError, ValueError) as error:
-        raise refused(error) from error
+    known = clicks.Propensities.load(propensities)
+    roles = {"score": score, "position": position, "click": click, "session": session}
+    paths = stores.expand(log)
+    there = formats.names(paths, format)
+    roles |= {x: y for x, y in (("query", query), ("item", item)) if y in there}
+    table = tables.read(paths, roles, format=format)
+    scores, sessions = table.numbers.pop("score"), table.ids["session"]
+    # without a name, each session is a query, and each row an item of its own
+    rows = {"query": sessions, "item": np.arange(len(sessions))}
+    found = clicks.Log(**{**rows, **table.ids}, **table.numbers)
+    values = clicks.reordered(found, known.nearest(found.positions), scores)
     print("ranker      clicks per session  95 % interval  effective impressions")
     for name, x in values.items():
         print(f"{name:10}  {x.value:18.4f}  {x.low:.4f} to {x.high:.4f}  {x.effective:.0f}")
@@ -237,24 +225,21 @@ def interleaved(
     Sessions of teams are compared by the sign test, those of credits by the test of their mean, and
     both by the sums of queries if sessions repeat these.
     """
-    try:
-        roles = {"session": session, "click": click}
-        roles |= {} if query is None else {"query": query}
-        paths = stores.expand(log)
-        if clicked:
-            tables_of = stores.expand(clicked)
-            found = tables.joined_credits(paths, tables_of, {**roles, "item": item}, format=format)
-        else:
-            roles |= {"team": team} if credit is None else {"credit": credit}
-            found = tables.credits(paths, roles, format=format)
-        credits = found.values.round(9)  # what is 0 but for rounding decides nothing
-        p = (
-            clicks.sign_test(credits, 0.0 * credits, found.queries)
-            if found.are_teams
-            else clicks.mean_test(credits, found.queries)
-        )
-    except (OSError, ValueError) as error:
-        raise refused(error) from error
+    roles = {"session": session, "click": click}
+    roles |= {} if query is None else {"query": query}
+    paths = stores.expand(log)
+    if clicked:
+        tables_of = stores.expand(clicked)
+        found = tables.joined_credits(paths, tables_of, {**roles, "item": item}, format=format)
+    else:
+        roles |= {"team": team} if credit is None else {"credit": credit}
+        found = tables.credits(paths, roles, format=format)
+    credits = found.values.round(9)  # what is 0 but for rounding decides nothing
+    p = (
+        clicks.sign_test(credits, 0.0 * credits, found.queries)
+        if found.are_teams
+        else clicks.mean_test(credits, found.queries)
+    )
     wins = [int((sign * credits > 0.0).sum()) for sign in (1, -1)]
     print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(credits) - sum(wins)}")
     of_queries = "sessions as independent: name --query if queries repeat"

@@ -15,7 +15,8 @@ except ModuleNotFoundError as error:
         f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
     ) from error
 
-from tfrank_sel.commandline import Application, Version, refused
+from tfrank_sel.commandline import Application, Version
+from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.metrics.comparison import Comparison
@@ -91,14 +92,11 @@ def evaluate(
     """
     from tfrank_sel.metrics import trec
 
-    try:
-        metrics = trec.measures(measure or OFFICIAL, relevance_level)
-        values = trec.evaluate(trec.read_qrels(qrels), trec.read_run(run), metrics, complete)
-    except ValueError as error:
-        raise refused(error) from error
+    metrics = trec.measures(measure or OFFICIAL, relevance_level)
+    values = trec.evaluate(trec.read_qrels(qrels), trec.read_run(run), metrics, complete)
     queries = next(iter(values.values()))
     if not queries:
-        raise refused(f"Expected a query of {qrels} in {run}. Received: no such query")
+        raise refusal(f"Expected a query of {qrels} in {run}", "no such query")
     for query in queries if per_query else []:
         for name, by_query in values.items():
             _print(name, query, f"{by_query[query]:.4f}")
@@ -137,19 +135,16 @@ def compare(
     """
     from tfrank_sel.metrics import comparison, trec
 
-    try:
-        compared = comparison.compare(
-            dict(zip(_names(runs), runs, strict=True)),
-            qrels,
-            trec.measures(measure or COMPARED, relevance_level),
-            slices=_slices(queries, slice_by),
-            resamples=resamples,
-            seed=seed,
-        )
-        if picture:
-            _draw(compared, picture)
-    except (OSError, ValueError) as error:
-        raise refused(error) from error
+    compared = comparison.compare(
+        dict(zip(_names(runs), runs, strict=True)),
+        qrels,
+        trec.measures(measure or COMPARED, relevance_level),
+        slices=_slices(queries, slice_by),
+        resamples=resamples,
+        seed=seed,
+    )
+    if picture:
+        _draw(compared, picture)
     if form is Form.MARKDOWN:
         print(compared.markdown() + _most_different(compared, show))
     else:
@@ -169,17 +164,14 @@ def fuse(
     """Fuse TREC runs into one run, which is printed."""
     from tfrank_sel.metrics import trec
 
-    try:
-        if len(runs) < 2:
-            raise ValueError(f"Expected two runs or more. Received: {runs[0]}")
-        if weights and method is Method.RRF:
-            raise ValueError(f"`--weight` is for combsum. Received: {weights}, for rrf")
-        if method is Method.RRF:
-            fused = trec.reciprocal_rank_fusion(runs, k)
-        else:
-            fused = trec.comb_sum(runs, weights or None)
-    except ValueError as error:
-        raise refused(error) from error
+    if len(runs) < 2:
+        raise refusal("Expected two runs or more", runs[0])
+    if weights and method is Method.RRF:
+        raise refusal("`--weight` is for combsum", weights, "for rrf")
+    if method is Method.RRF:
+        fused = trec.reciprocal_rank_fusion(runs, k)
+    else:
+        fused = trec.comb_sum(runs, weights or None)
     for query, scores in fused.items():
         best = sorted(scores, key=lambda x: (-scores[x], x))
         for rank, document in enumerate(best, start=1):

@@ -11,11 +11,13 @@ import typer
 from pydantic.fields import FieldInfo
 
 from tfrank_sel.data import stores
-from tfrank_sel.pipelines.configuration import Configuration, Override, load
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, Override, load
 from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind, option_name
 from tfrank_sel.pipelines.files import folders
 
 Command = Callable[..., None]
+REFUSES = (ConfigurationError, ImportError, InputError)
 AFTER = "Pass options of Beam and its runner last, after `--`."
 
 

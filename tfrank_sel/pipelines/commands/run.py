@@ -13,15 +13,24 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.console import Console
 
-from tfrank_sel.commandline import Application, refused
+from tfrank_sel.commandline import Application
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines import steps
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
-from tfrank_sel.pipelines.commands.options import AFTER, COMMON, CONFIG, SET, Given, Option, keys
-from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, text
+from tfrank_sel.pipelines.commands.options import (
+    AFTER,
+    COMMON,
+    CONFIG,
+    REFUSES,
+    SET,
+    Given,
+    Option,
+    keys,
+)
+from tfrank_sel.pipelines.configuration import Configuration, text
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.files.mirrors import Mirror
 from tfrank_sel.pipelines.ingestion.job import Job
@@ -31,7 +40,7 @@ from tfrank_sel.pipelines.steps import STEPS
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.tuning import Study
 
-app = Application()
+app = Application(*REFUSES)
 
 Output: TypeAlias = Annotated[
     str,
@@ -107,10 +116,7 @@ def print_configuration(given: Given) -> None:
 
     With files, propose a type for each column without a role.
     """
-    try:
-        configuration, left_out = proposed(given.load())
-    except (ConfigurationError, InputError) as error:
-        raise refused(error) from error
+    configuration, left_out = proposed(given.load())
     print(text(configuration, left_out), end="")
 
 
@@ -178,11 +184,9 @@ def _tell_best(study: "Study", console: Console) -> None:
 
 @contextlib.contextmanager
 def _ending(interrupted: Callable[[], None]) -> Iterator[None]:
-    """Ends a command with one line and its exit status: 2, 3 by a gate, 130 by an interrupt."""
+    """Ends a command with one line and its exit status: 3 by a gate, 130 by an interrupt."""
     try:
         yield
-    except (ConfigurationError, ImportError, InputError) as error:
-        raise refused(error) from error
     except GateError as error:
         print(f"{error}\nnothing is trained", file=sys.stderr)
         raise typer.Exit(3) from error

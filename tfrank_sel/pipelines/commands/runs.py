@@ -9,14 +9,13 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from tfrank_sel.commandline import Application, refused
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.commandline import Application
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines import registry
-from tfrank_sel.pipelines.configuration import ConfigurationError
+from tfrank_sel.pipelines.commands.options import REFUSES
 from tfrank_sel.pipelines.files import mirrors
 
-app = Application(no_args_is_help=True, help="List and compare runs.")
+app = Application(*REFUSES, no_args_is_help=True, help="List and compare runs.")
 
 
 @app.command("list")
@@ -25,10 +24,7 @@ def list_runs(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the runs in a folder, at any depth."""
-    try:
-        found = [registry.summary(run) for run in registry.runs(folder)]
-    except InputError as error:
-        raise refused(error) from error
+    found = [registry.summary(run) for run in registry.runs(folder)]
     found.sort(key=lambda run: run.made or "")
     if as_json:
         print(json.dumps([dataclasses.asdict(run) for run in found], indent=2, default=str))
@@ -76,15 +72,12 @@ def compare(
 ) -> None:
     """Compare the exported models of two runs on the same lists, their settings and training."""
     console = Console()
-    try:
-        # Imported late, so that help and errors do not wait for TensorFlow.
-        with quiet():
-            from tfrank_sel.pipelines import comparison, console as shown
-            from tfrank_sel.pipelines.reporting import tables
+    # Imported late, so that help and errors do not wait for TensorFlow.
+    with quiet():
+        from tfrank_sel.pipelines import comparison, console as shown
+        from tfrank_sel.pipelines.reporting import tables
 
-        found = comparison.compare(mirrors.near(a), mirrors.near(b), shown.Progress(console))
-    except (ConfigurationError, InputError) as error:
-        raise refused(error) from error
+    found = comparison.compare(mirrors.near(a), mirrors.near(b), shown.Progress(console))
     settings = Table("setting", *found.names)
     for key, *values in found.settings:
         settings.add_row(key, *("" if x is None else str(x) for x in values))

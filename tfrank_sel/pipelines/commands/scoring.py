@@ -6,18 +6,18 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 from rich.console import Console
 
-from tfrank_sel.commandline import Application, refused
+from tfrank_sel.commandline import Application
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import FORMATS
-from tfrank_sel.data.lists import InputError
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.commands import options
-from tfrank_sel.pipelines.commands.options import AFTER, BEAM, COMMON, Given, keys
+from tfrank_sel.pipelines.commands.options import AFTER, BEAM, COMMON, REFUSES, Given, keys
 from tfrank_sel.pipelines.commands.run import execute
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
+from tfrank_sel.refusals import received
 
-app = Application()
+app = Application(*REFUSES)
 
 Model: TypeAlias = Annotated[
     str,
@@ -65,40 +65,37 @@ def evaluate(
     """Evaluate the model of a run, or an exported model on other files, with intervals."""
     if (output is None) == (model is None) or (model is None) != (data is None):
         wanted = "Expected --output, or --model and --data"
-        raise refused(ValueError(f"{wanted}. Received: neither of them, or options of both"))
+        raise ConfigurationError("", received(wanted, "neither of them, or options of both"))
     if output is not None:
         execute(output, given, only="evaluate")
         return
     assert model is not None
-    try:
-        configuration = _checked(given)
-        # Imported late, so that help and option errors do not wait for TensorFlow.
-        with quiet():
-            from tfrank_sel.pipelines import console as shown, runners, scoring
-            from tfrank_sel.pipelines.reporting import tables
+    configuration = _checked(given)
+    # Imported late, so that help and option errors do not wait for TensorFlow.
+    with quiet():
+        from tfrank_sel.pipelines import console as shown, runners, scoring
+        from tfrank_sel.pipelines.reporting import tables
 
-        console, of_data = Console(), configuration.data
-        inputs = scoring.inputs(
-            [model, *([] if against is None else [against])],
-            data or (),
-            query=of_data.query,
-            label=of_data.label,
-            doc_id=doc_id,
-            slice_by=of_data.slice_by,
-            format=of_data.format,
-            adjacent=of_data.adjacent,
-            allow_bad_lines=of_data.allow_bad_lines,
-        )
-        found = scoring.judge(
-            model,
-            inputs,
-            shown.Progress(console),
-            against=against,
-            metrics=metrics,
-            options=runners.configured(configuration),
-        )
-    except (ConfigurationError, InputError) as error:
-        raise refused(error) from error
+    console, of_data = Console(), configuration.data
+    inputs = scoring.inputs(
+        [model, *([] if against is None else [against])],
+        data or (),
+        query=of_data.query,
+        label=of_data.label,
+        doc_id=doc_id,
+        slice_by=of_data.slice_by,
+        format=of_data.format,
+        adjacent=of_data.adjacent,
+        allow_bad_lines=of_data.allow_bad_lines,
+    )
+    found = scoring.judge(
+        model,
+        inputs,
+        shown.Progress(console),
+        against=against,
+        metrics=metrics,
+        options=runners.configured(configuration),
+    )
     console.print(tables.slices_table(found, configuration.blessing.metric))
     console.print(tables.comparison_table(found.overall, found.against))
 
@@ -126,34 +123,31 @@ def score(
 
     Repeat the same command to continue after an interruption.
     """
-    try:
-        configuration = _checked(given)
-        # Imported late, so that help and option errors do not wait for TensorFlow.
-        with quiet():
-            from tfrank_sel.pipelines import console as shown, runners, scoring
+    configuration = _checked(given)
+    # Imported late, so that help and option errors do not wait for TensorFlow.
+    with quiet():
+        from tfrank_sel.pipelines import console as shown, runners, scoring
 
-        of_data = configuration.data
-        inputs = scoring.inputs(
-            [model],
-            data,
-            query=of_data.query,
-            doc_id=doc_id,
-            format=of_data.format,
-            adjacent=of_data.adjacent,
-            allow_bad_lines=of_data.allow_bad_lines,
-        )
-        scoring.score(
-            model,
-            inputs,
-            output,
-            shown.Progress(Console()),
-            format=output_format,
-            lists_per_file=lists_per_file,
-            explain=explain,
-            options=runners.configured(configuration),
-        )
-    except (ConfigurationError, InputError) as error:
-        raise refused(error) from error
+    of_data = configuration.data
+    inputs = scoring.inputs(
+        [model],
+        data,
+        query=of_data.query,
+        doc_id=doc_id,
+        format=of_data.format,
+        adjacent=of_data.adjacent,
+        allow_bad_lines=of_data.allow_bad_lines,
+    )
+    scoring.score(
+        model,
+        inputs,
+        output,
+        shown.Progress(Console()),
+        format=output_format,
+        lists_per_file=lists_per_file,
+        explain=explain,
+        options=runners.configured(configuration),
+    )
     print(output if stores.is_remote(output) else os.path.abspath(output))
 
 

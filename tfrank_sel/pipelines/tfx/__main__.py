@@ -16,13 +16,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
-from tfrank_sel.commandline import Application, Version, refused
+from tfrank_sel.commandline import Application, Version
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import CONFIG, MODULE, SET, Given, keys
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 
-app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
+app = Application(ConfigurationError, no_args_is_help=True, pretty_exceptions_enable=False)
 
 MostMilliseconds = Annotated[
     float, typer.Option(min=0.0, help="Maximum time to rank a list, at the 99th percentile.")
@@ -120,18 +120,15 @@ def compile_for_kubeflow(
     configuration = _loaded(given)
     from tfrank_sel.pipelines.tfx import kubeflow
 
-    try:
-        composed = _composed(
-            configuration,
-            kubeflow.data_parameter(),
-            root,
-            serving,
-            most_milliseconds=most_milliseconds,
-            warm_start=warm_start,
-            beam_options=beam_option,
-        )
-    except ConfigurationError as error:
-        raise refused(error) from error
+    composed = _composed(
+        configuration,
+        kubeflow.data_parameter(),
+        root,
+        serving,
+        most_milliseconds=most_milliseconds,
+        warm_start=warm_start,
+        beam_options=beam_option,
+    )
     kubeflow.compile_to(output.absolute(), composed, image=image, data=data)
     print(f"Compiled to {output}")
 
@@ -158,17 +155,14 @@ def _composed(
 
 
 def _loaded(given: Given) -> Configuration:
-    try:
-        configuration = given.load()
-        if (position := configuration.clicks.position) is not None:
-            reason = "must be unset: correct the log by `tfrank-sel-clicks` before"
-            raise configuration.error("clicks.position", f"{reason}. Received: {position!r}")
-        if (region := configuration.training.region) is not None:
-            reason = "must be unset: a TFX pipeline takes grades"
-            raise configuration.error("training.region", f"{reason}. Received: {region:g}")
-        return configuration
-    except ConfigurationError as error:
-        raise refused(error) from error
+    configuration = given.load()
+    if (position := configuration.clicks.position) is not None:
+        reason = "must be unset: correct the log by `tfrank-sel-clicks` before"
+        raise configuration.error("clicks.position", f"{reason}. Received: {position!r}")
+    if (region := configuration.training.region) is not None:
+        reason = "must be unset: a TFX pipeline takes grades"
+        raise configuration.error("training.region", f"{reason}. Received: {region:g}")
+    return configuration
 
 
 def _synthesise(output: Path, seed: int) -> Path:
@@ -206,7 +200,7 @@ def _logged(log: Path) -> Iterator[None]:
             os.close(kept)
     if failure is not None:
         if isinstance(failure, ConfigurationError):
-            raise refused(failure) from failure
+            raise failure
         print(f"{failure}\nWhat led to it is in {log}", file=sys.stderr)
         raise typer.Exit(3 if isinstance(failure, GateError) else 1) from failure
 

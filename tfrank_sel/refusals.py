@@ -1,0 +1,31 @@
+"""The sentence of a refusal: what must hold, and what was received."""
+
+from typing import Any
+
+
+def received(expected: str, *values: object, **named: object) -> str:
+    """Returns the text of an error about values that cannot be accepted.
+
+    Args:
+        expected: What must hold, as a sentence; its full stop may be left out.
+        *values: What was received, as text or a value.
+        **named: The same, with the names of arguments.
+
+    Example:
+        >>> received("`lower` must be below `upper`", lower=2.0, upper=1.0)
+        '`lower` must be below `upper`. Received: lower=2.0, upper=1.0'
+        >>> received("`qid` or `group` must be given", "both")
+        '`qid` or `group` must be given. Received: both'
+    """
+    shown = [*map(str, values), *(f"{name}={_shown(x)}" for name, x in named.items())]
+    end = "" if expected.endswith((".", "?", ":", "!")) else "."
+    return f"{expected}{end} Received: {', '.join(shown)}"
+
+
+def refusal(expected: str, *values: object, **named: object) -> ValueError:
+    """Returns the error with the text of `received`."""
+    return ValueError(received(expected, *values, **named))
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else str(value)
