@@ -12,6 +12,8 @@ from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
+from tfrank_sel.refusals import received, refusal
+
 # a bound of an interval, which may be infinite; a `float` must be finite
 Bound: TypeAlias = Annotated[float, "a number, finite or not, but not NaN"]
 
@@ -186,11 +188,13 @@ def _check(cls: type, name: str, value: Any) -> None:
         return
     if _fits(argument.hint, value):
         if outside := _outside(argument.hint, value):
-            raise ValueError(f"`{name}` must be {outside}. Received: {name}={value}")
+            raise refusal(f"`{name}` must be {outside}", f"{name}={value}")
         return
     raise (ValueError if _fits(argument.hint, value, finite=False) else TypeError)(
-        f"`{name}` of {cls.__name__} must be {accepted(argument.hint, argument.default)}. "
-        f"Received: {name}={value!r}"
+        received(
+            f"`{name}` of {cls.__name__} must be {accepted(argument.hint, argument.default)}",
+            f"{name}={value!r}",
+        )
     )
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfrank_sel import bounds
 from tfrank_sel.arguments import Checked, Positive
 from tfrank_sel.losses.topk import SmoothTopKLoss
+from tfrank_sel.refusals import refusal
 
 
 class AnnealTau(Checked, keras.callbacks.Callback):
@@ -47,7 +48,7 @@ class AnnealTau(Checked, keras.callbacks.Callback):
         """Sets the temperature of the next step."""
         tau = float(self.schedule(int(self.model.optimizer.iterations.numpy())))
         if not tau > 0.0:
-            raise ValueError(f"`schedule` must return positive temperatures. Received: {tau}")
+            raise refusal("`schedule` must return positive temperatures", tau)
         self.loss.current_tau.assign(tau)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.locks import created
+from tfrank_sel.refusals import refusal
 from tfrank_sel.version import __version__
 
 DIGESTS = "digests.json"
@@ -38,7 +39,7 @@ def reading(path: str | os.PathLike[str], wanted: str) -> Iterator[None]:
         if isinstance(error, ValueError) and str(error).startswith(os.fspath(path)):
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{os.fspath(path)}: expected {wanted}. Received: {reason}") from error
+        raise refusal(f"{os.fspath(path)}: expected {wanted}", reason) from error
 
 
 @contextlib.contextmanager
@@ -85,18 +86,18 @@ def check(path: Path, kind: str) -> None:
         form, version = int(found["form"]), found["version"]
     if form > _FORM:
         wanted = f"{place}: needs tfrank_sel {version} or later"
-        raise ValueError(f"{wanted}. Received: {__version__}")
+        raise refusal(wanted, __version__)
     if received != kind:
-        raise ValueError(f"{path}: expected a {kind}. Received: a {received}")
+        raise refusal(f"{path}: expected a {kind}", f"a {received}")
     for name, (size, hashed) in known.items():
         with open(path / name, "rb") as file:
             got = os.fstat(file.fileno()).st_size
             if got != size:
                 wanted = f"{path / name}: must have the {size} bytes that were written"
-                raise ValueError(f"{wanted}. Received: {got} bytes")
+                raise refusal(wanted, f"{got} bytes")
             if digest(file) != hashed:
                 wanted = f"{path / name}: must have the content that was written"
-                raise ValueError(f"{wanted}. Received: another content")
+                raise refusal(wanted, "another content")
 
 
 def write_json(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:

@@ -8,11 +8,15 @@ import keras
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
+from tfrank_sel.refusals import received
+
 if keras.backend.backend() != "tensorflow":
     raise ImportError(
-        "tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND=tensorflow in the "
-        "environment before Keras is imported, or in ~/.keras/keras.json. "
-        f"Received: keras.backend.backend()={keras.backend.backend()!r}"
+        received(
+            "tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND=tensorflow in "
+            "the environment before Keras is imported, or in ~/.keras/keras.json",
+            f"keras.backend.backend()={keras.backend.backend()!r}",
+        )
     )
 
 IS_KERAS_3 = not keras.__version__.startswith("2.")

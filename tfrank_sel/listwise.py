@@ -16,6 +16,7 @@ from tensorflow import Tensor
 
 from tfrank_sel.links.base import Link
 from tfrank_sel.ops import class_labels
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import UNSET, Named
 
 
@@ -158,8 +159,7 @@ def check_row_lengths(y_true: tf.RaggedTensor, y_pred: tf.RaggedTensor) -> None:
     """Raises unless the rows of two ragged tensors have the same lengths."""
     message = "`y_true` and `y_pred` must have equal row lengths."
     if not y_true.shape[:1].is_compatible_with(y_pred.shape[:1]):
-        received = f"y_true.shape={y_true.shape}, y_pred.shape={y_pred.shape}"
-        raise ValueError(f"{message} Received: {received}")
+        raise refusal(message, f"y_true.shape={y_true.shape}, y_pred.shape={y_pred.shape}")
     lengths = (tf.cast(x.row_lengths(), tf.int64) for x in (y_true, y_pred))
     tf.debugging.assert_equal(*lengths, message=message)
 
@@ -208,16 +208,17 @@ def _split_weights(weights: Tensor) -> tuple[Tensor, Tensor]:
 def _check_shapes(labels: Tensor, scores: Tensor, weights: Tensor) -> None:
     fit = scores.shape.is_compatible_with([None, None])
     if not fit or not labels.shape.is_compatible_with(scores.shape):
-        raise ValueError(
+        raise refusal(
             "`y_true` and `y_pred` must both have shape [batch_size, list_size], or also a last "
-            f"axis of 1. Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}"
+            "axis of 1",
+            f"y_true.shape={labels.shape}, y_pred.shape={scores.shape}",
         )
     batch_size, list_size = scores.shape if scores.shape.rank else (None, None)
     allowed: list[list[int | None]]
     allowed = [[], [batch_size], [batch_size, 1], [batch_size, list_size]]
     if not any(weights.shape.is_compatible_with(shape) for shape in allowed):
-        raise ValueError(
+        raise refusal(
             "`sample_weight` must be a scalar or have shape [batch_size], [batch_size, 1] or "
-            f"[batch_size, list_size]. Received: sample_weight.shape={weights.shape}, "
-            f"y_pred.shape={scores.shape}"
+            "[batch_size, list_size]",
+            f"sample_weight.shape={weights.shape}, y_pred.shape={scores.shape}",
         )

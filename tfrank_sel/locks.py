@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from tfrank_sel.refusals import received
+
 try:
     import fcntl
 except ModuleNotFoundError:  # a system without such locks: the import must not fail
@@ -45,7 +47,7 @@ def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
     """
     with claimed(path.with_name(f".{path.name}.partial")) as written:
         if path.exists() and not replaces:
-            raise FileExistsError(f"`path` must not exist. Received: {path}")
+            raise FileExistsError(received("`path` must not exist", path))
         try:
             yield written
             flush(written)
@@ -112,7 +114,7 @@ def held(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[N
     """
     if fcntl is None:
         wanted = "writing a folder atomically requires the file locks of Linux or macOS"
-        raise ImportError(f"{wanted}. Received: {sys.platform}")
+        raise ImportError(received(wanted, sys.platform))
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         with _locked(folder, name, time.monotonic() + patience) as lock:

@@ -8,6 +8,7 @@ import numpy as np
 from tfrank_sel.clicks.log import Log
 from tfrank_sel.clicks.models import MODELS, OF_SESSIONS, fits
 from tfrank_sel.clicks.pairs import connected
+from tfrank_sel.refusals import refusal
 
 _SURE = 1e-6  # least probability of what happened: a model may exclude it
 
@@ -45,13 +46,13 @@ def compare(
     """
     models = identified(log) if models is None else list(models)
     if unknown := [name for name in models if name not in MODELS]:
-        raise ValueError(f"`models` must be of {', '.join(MODELS)}. Received: {unknown[0]!r}")
+        raise refusal(f"`models` must be of {', '.join(MODELS)}", repr(unknown[0]))
     if not 0.0 < held_out < 1.0:
-        raise ValueError(f"`held_out` must be above 0 and below 1. Received: {held_out}")
+        raise refusal("`held_out` must be above 0 and below 1", held_out)
     session = log.session_of_row
     is_held = np.random.default_rng(seed).random(int(session.max()) + 1) < held_out
     if is_held.all() or not is_held.any():
-        raise ValueError(f"`held_out` must leave sessions on both sides. Received: {held_out}")
+        raise refusal("`held_out` must leave sessions on both sides", held_out)
     train, test = (log.part(np.flatnonzero(is_held[session] == x)) for x in (False, True))
     found = []
     for name in models:

@@ -10,6 +10,7 @@ from tfrank_sel.clicks import models
 from tfrank_sel.clicks.attractions import GRID, Attractions, log_likelihood, refined
 from tfrank_sel.clicks.log import Floats, Log, numbers, probabilities
 from tfrank_sel.clicks.propensities import Propensities
+from tfrank_sel.refusals import refusal
 
 Correction = Literal["ips", "pooled", "doubly_robust"]
 CORRECTIONS: tuple[str, ...] = get_args(Correction)
@@ -86,9 +87,9 @@ def labels(
     """
     if correction not in CORRECTIONS:
         known = ", ".join(CORRECTIONS)
-        raise ValueError(f"`correction` must be one of {known}. Received: {correction!r}")
+        raise refusal(f"`correction` must be one of {known}", repr(correction))
     if not 0.0 <= least <= 1.0:
-        raise ValueError(f"`least` must be from 0 to 1. Received: {least}")
+        raise refusal("`least` must be from 0 to 1", least)
     fitted = None
     if not isinstance(propensities, Propensities):
         examined = _rows(log, "propensities", probabilities("propensities", propensities))
@@ -165,8 +166,8 @@ def _warn_if_few(clicks: Floats, weights: Floats) -> None:
 
 def _rows(log: Log, name: str, values: Floats) -> Floats:
     if values.shape not in ((), log.clicks.shape):
-        raise ValueError(
-            f"`{name}` must have a value for each of {len(log.clicks)} rows. "
-            f"Received: shape {values.shape}"
+        raise refusal(
+            f"`{name}` must have a value for each of {len(log.clicks)} rows",
+            f"shape {values.shape}",
         )
     return np.broadcast_to(values, log.clicks.shape)

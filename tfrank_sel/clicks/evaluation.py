@@ -12,6 +12,7 @@ from tfrank_sel.clicks.correction import effective
 from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
 from tfrank_sel.clicks.models import READING, Fitted, fitting
 from tfrank_sel.clicks.propensities import Propensities
+from tfrank_sel.refusals import refusal
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
 _UNSHRUNK = ("ips", "doubly_robust")
@@ -87,7 +88,7 @@ def value(
     """
     if estimator not in ESTIMATORS:
         known = ", ".join(ESTIMATORS)
-        raise ValueError(f"`estimator` must be one of {known}. Received: {estimator!r}")
+        raise refusal(f"`estimator` must be one of {known}", repr(estimator))
     rewards, probable = numbers("reward", reward), probabilities("logged", logged)
     wanted = numbers("target", target)
     if ((wanted < 0.0) | (wanted > 1.0)).any():
@@ -97,9 +98,7 @@ def value(
     queries = np.arange(len(rewards)) if query is None else np.asarray(query)
     for name, shape in (shapes | {"query": queries.shape}).items():
         if shape != rewards.shape:
-            raise ValueError(
-                f"`{name}` must have the shape of `reward`, {rewards.shape}. Received: {shape}"
-            )
+            raise refusal(f"`{name}` must have the shape of `reward`, {rewards.shape}", shape)
     weights = wanted / probable
     gains = weights * rewards
     if estimator == "doubly_robust":
@@ -152,16 +151,13 @@ def reordered(
             argument is out of range.
     """
     if correction not in _UNSHRUNK:
-        raise ValueError(
-            f"`correction` must be one of {', '.join(_UNSHRUNK)}. Received: {correction!r}"
-        )
+        raise refusal(f"`correction` must be one of {', '.join(_UNSHRUNK)}", repr(correction))
     if not 0.0 <= least <= 1.0:
-        raise ValueError(f"`least` must be from 0 to 1. Received: {least}")
+        raise refusal("`least` must be from 0 to 1", least)
     score = numbers("scores", scores)
     if score.shape != log.clicks.shape:
-        raise ValueError(
-            f"`scores` must have a value for each of {len(log.clicks)} rows. "
-            f"Received: shape {score.shape}"
+        raise refusal(
+            f"`scores` must have a value for each of {len(log.clicks)} rows", f"shape {score.shape}"
         )
     log.check_sessions()
     if (
@@ -175,7 +171,7 @@ def reordered(
         )
     session = log.session_of_row
     if not session.max():
-        raise ValueError("`session` must have at least two values for an interval. Received: one")
+        raise refusal("`session` must have at least two values for an interval", "one")
     columns = np.empty_like(log.columns)  # the items of a session take its positions
     taken = log.columns[np.lexsort((log.columns, session))]
     columns[np.lexsort((log.columns, -score, session))] = taken

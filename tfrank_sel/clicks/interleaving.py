@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.clicks.log import Floats, Integers, numbers
+from tfrank_sel.refusals import refusal
 
 T = TypeVar("T", bound=Hashable)
 DEPTH = 10
@@ -90,9 +91,8 @@ def _mixed(
     """Items and values of a mix of the orders of scores."""
     scores = numbers("first", first), numbers("second", second)
     if scores[0].shape != scores[1].shape:
-        raise ValueError(
-            f"`second` must have the shape of `first`, {scores[0].shape}. "
-            f"Received: {scores[1].shape}"
+        raise refusal(
+            f"`second` must have the shape of `first`, {scores[0].shape}", scores[1].shape
         )
     taken = mix(*(np.argsort(-x, kind="stable").tolist() for x in scores), seed=seed)
     return np.array(list(taken), np.int64), np.array(list(taken.values()), np.float64)
@@ -273,8 +273,8 @@ def mean_test(credits: ArrayLike, query: ArrayLike | None = None) -> float:
 
 def _of_length(name: str, values: NDArray[Any], like: ArrayLike) -> NDArray[Any]:
     if values.shape != np.shape(like):
-        raise ValueError(
-            f"`{name}` must have a value for each of {np.shape(like)} sessions. "
-            f"Received: shape {values.shape}"
+        raise refusal(
+            f"`{name}` must have a value for each of {np.shape(like)} sessions",
+            f"shape {values.shape}",
         )
     return values

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tfrank_sel.refusals import refusal
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _UNITS = 1000
@@ -82,9 +84,9 @@ class Log:
             arrays["session"] = np.asarray(session)
         for name, array in arrays.items():
             if array.ndim != 1 or array.shape != rows or not len(array):
-                raise ValueError(
-                    f"`{name}` must be a vector with a value for each row. "
-                    f"Received: shape {array.shape}, where `query` has {rows}"
+                raise refusal(
+                    f"`{name}` must be a vector with a value for each row",
+                    f"shape {array.shape}, where `query` has {rows}",
                 )
         places = numbers("position", arrays["position"])
         wrong = (places < 1.0) | (places % 1.0 != 0.0) | (places >= 2.0**53)
@@ -104,9 +106,9 @@ class Log:
         self.positions, columns = np.unique(places.astype(np.int64), return_inverse=True)
         self.columns: Integers = columns.ravel()
         if len(self.positions) == 1:
-            raise ValueError(
-                "`position` must have at least two different values. "
-                f"Received: {self.positions[0]} in each row"
+            raise refusal(
+                "`position` must have at least two different values",
+                f"{self.positions[0]} in each row",
             )
         self._sessions = arrays.get("session")
 
@@ -226,7 +228,7 @@ def numbers(name: str, values: ArrayLike) -> Floats:
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"`{name}` must be numbers. Received: {np.asarray(values)[0]!r}") from None
+        raise refusal(f"`{name}` must be numbers", repr(np.asarray(values)[0])) from None
     _refuse(name, array, ~np.isfinite(array), "finite")
     return array
 
@@ -240,4 +242,4 @@ def probabilities(name: str, values: ArrayLike) -> Floats:
 
 def _refuse(name: str, values: Floats, wrong: NDArray[np.bool_], rule: str) -> None:
     if wrong.any():
-        raise ValueError(f"`{name}` must be {rule}. Received: {values[wrong].ravel()[0]}")
+        raise refusal(f"`{name}` must be {rule}", values[wrong].ravel()[0])

@@ -14,6 +14,7 @@ from tfrank_sel.clicks.comparison import compare, sample, unidentified
 from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
 from tfrank_sel.clicks.models import Model, fits
 from tfrank_sel.clicks.pairs import all_pairs, connected
+from tfrank_sel.refusals import refusal
 
 Method = Literal["auto", "all_pairs", Model]
 Unconnected = Literal["nearest", "drop"]
@@ -175,9 +176,9 @@ def estimate(
         ("unconnected", unconnected, get_args(Unconnected)),
     ):
         if value not in names:
-            raise ValueError(f"`{name}` must be one of {', '.join(names)}. Received: {value!r}")
+            raise refusal(f"`{name}` must be one of {', '.join(names)}", repr(value))
     if resamples < 1:
-        raise ValueError(f"`resamples` must be at least 1. Received: {resamples}")
+        raise refusal("`resamples` must be at least 1", resamples)
     compared = compare(sample(log)) if method == "auto" else []
     method = compared[0].model if compared else method
     if reason := unidentified(log, "pbm" if compared else method):

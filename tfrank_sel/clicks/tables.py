@@ -14,6 +14,7 @@ from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
 from tfrank_sel.data.formats import Table, arrays, whole
 from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.refusals import received
 
 _IDS = ("query", "item", "session")
 _RULES: dict[str, whole.Rule] = {
@@ -59,7 +60,7 @@ def read(
         rejected=rejected,
     )
     if not len(next(iter(found.ids.values()))):
-        raise InputError(paths[0], "expected at least one row. Received: none")
+        raise InputError(paths[0], received("expected at least one row", "none"))
     return found
 
 
@@ -194,10 +195,10 @@ def joined_credits(
             shown.update(pair for pair in pairs if (session, pair[0]) in clicks)
         except (KeyError, TypeError, ValueError) as error:
             wanted_log = "expected the log of `serve --interleave`"
-            raise InputError(place, f"{wanted_log}. Received: {error!r}") from None
+            raise InputError(place, received(wanted_log, repr(error))) from None
     if not any(won.values()):
-        reason = f"expected a click on an item of a session of {logs[0]}. Received: none"
-        raise InputError(clicked[0], reason)
+        expected = f"expected a click on an item of a session of {logs[0]}"
+        raise InputError(clicked[0], received(expected, "none"))
     sums = np.array([sum(credit for _, credit in x) for x in won.values()])
     found = np.array([queries[x] for x in won], object)
     is_told = "query" in roles or len(set(queries.values())) > 1

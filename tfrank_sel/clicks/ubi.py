@@ -10,6 +10,7 @@ import pyarrow as pa
 from tfrank_sel.data import formats
 from tfrank_sel.data.formats import arrays, rows
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.refusals import received
 
 _QUERY = ("query_id", "user_query", "query_response_hit_ids", "_source")
 _EVENT = ("query_id", "action_name", "event_attributes", "_source")
@@ -103,8 +104,8 @@ def read(
             left_out[f"clicks {kind}"] += 1
     if not clicked:
         reason = f"expected an event {click!r} on an item of a query of {queries[0]}"
-        received = f"none; {told(left_out)}" if left_out else "none"
-        raise InputError(events[0], f"{reason}. Received: {received}")
+        given = f"none; {told(left_out)}" if left_out else "none"
+        raise InputError(events[0], received(reason, given))
     return _table(shown, clicked, asked), left_out
 
 
@@ -198,7 +199,7 @@ def _source(place: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document of a row of a search, or the row."""
     found = record.get("_source", record)
     if not isinstance(found, dict):
-        raise InputError(place, f"expected an object in '_source'. Received: {found!r:.60}")
+        raise InputError(place, received("expected an object in '_source'", f"{found!r:.60}"))
     return found
 
 
@@ -213,7 +214,7 @@ def _text(place: str, row: Any, *keys: str) -> str | None:
     found = arrays.text(_field(row, *keys))
     if found is not None and found.startswith(arrays.INVALID):
         name = ".".join(keys)
-        raise InputError(place, f"{name!r} must be {rows.TEXT}. Received: {rows.shown(found)}")
+        raise InputError(place, received(f"{name!r} must be {rows.TEXT}", rows.shown(found)))
     return found or None
 
 

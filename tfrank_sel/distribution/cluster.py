@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Self
 
+from tfrank_sel.refusals import refusal
+
 VARIABLE = "TF_CONFIG"
 ACCEPTED = '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
 
@@ -29,7 +31,7 @@ class Cluster:
         for address in self.addresses:
             host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
             if not (host and port.isdigit()):
-                raise ValueError(f"addresses must be `host:port`. Received: {address!r}")
+                raise refusal("addresses must be `host:port`", repr(address))
 
     @property
     def is_of_one_machine(self) -> bool:
@@ -57,4 +59,4 @@ class Cluster:
             return cls([*jobs.get("chief", ()), *jobs.get("worker", ())], first + task["index"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             received = f"{text!r}, {type(error).__name__}: {error}"
-            raise ValueError(f"`{VARIABLE}` must be {ACCEPTED}. Received: {received}") from error
+            raise refusal(f"`{VARIABLE}` must be {ACCEPTED}", received) from error

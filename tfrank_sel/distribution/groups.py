@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.distribution.cluster import Cluster
+from tfrank_sel.refusals import refusal
 
 Array: TypeAlias = NDArray[Any]
 Indices: TypeAlias = NDArray[np.int64] | slice
@@ -137,9 +138,9 @@ class CollectiveGroup(Group):
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
         replicas = self._strategy.num_replicas_in_sync
         if self.size != replicas:
-            raise ValueError(
-                "Each process must have exactly one replica: make one GPU visible to it. "
-                f"Received: {replicas} replicas of {self.size} processes"
+            raise refusal(
+                "Each process must have exactly one replica: make one GPU visible to it",
+                f"{replicas} replicas of {self.size} processes",
             )
         [self._device] = self._strategy.extended.worker_devices
         self._instances = itertools.count()

@@ -15,6 +15,7 @@ from tfrank_sel.data.formats.arrays import array
 from tfrank_sel.data.lists import InputError, groups
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
+from tfrank_sel.refusals import refusal
 
 BLOCK = 2**16  # items of a padded batch
 
@@ -45,14 +46,14 @@ class Groups(NamedTuple):
                 integers whose sum is `rows`.
         """
         if qid is not None and group is not None:
-            raise ValueError("pass `qid` or `group`. Received: both")
+            raise refusal("pass `qid` or `group`", "both")
         if qid is not None:
             return cls._by_query(rows, qid)
         sizes = np.array([rows]) if group is None else column_or_1d(np.asarray(group))
         if sizes.dtype.kind not in "iu" or (sizes < 1).any() or sizes.sum() != rows:
-            raise ValueError(
-                f"`group` must hold positive integers whose sum is the number of rows, {rows}. "
-                f"Received: {len(sizes)} values of type {sizes.dtype}, with the sum {sizes.sum()}"
+            raise refusal(
+                f"`group` must hold positive integers whose sum is the number of rows, {rows}",
+                f"{len(sizes)} values of type {sizes.dtype}, with the sum {sizes.sum()}",
             )
         return cls(sizes, np.arange(rows))
 
@@ -63,7 +64,7 @@ class Groups(NamedTuple):
             raise ValueError(f"`qid` must have a value for each of {rows} rows. Got {len(names)}")
         is_missing = np.array([x is None for x in names]) if names.dtype == object else False
         if np.any(is_missing | (names != names)):
-            raise ValueError("`qid` must name the query of each row. Received: a missing value")
+            raise refusal("`qid` must name the query of each row", "a missing value")
         return cls(*groups(names.tolist()))
 
 
@@ -167,9 +168,9 @@ def labels_of(y: Any, rows: int) -> np.ndarray:
     )
     check_consistent_length(np.empty(rows), found)
     if (found < 0.0).any():
-        raise ValueError(
-            f"`y` must not be negative. Received: {found.min():g}. Subtract the smallest value, or "
-            "map -1 and 1 to 0 and 1."
+        raise refusal(
+            "`y` must not be negative",
+            f"{found.min():g}. Subtract the smallest value, or map -1 and 1 to 0 and 1.",
         )
     return found
 
@@ -192,14 +193,15 @@ def weights_of(sample_weight: Any, groups: Groups) -> np.ndarray | None:
     )
     sizes, order = groups
     if len(found) not in (len(order), len(sizes)):
-        raise ValueError(
+        raise refusal(
             f"`sample_weight` must have a value for each of {len(order)} rows, or for each of "
-            f"{len(sizes)} lists. Received: {len(found)} values"
+            f"{len(sizes)} lists",
+            f"{len(found)} values",
         )
     if (found < 0.0).any() or not found.any():
-        raise ValueError(
-            "`sample_weight` must not be negative, and one weight must not be zero. "
-            f"Received: values from {found.min():g} to {found.max():g}"
+        raise refusal(
+            "`sample_weight` must not be negative, and one weight must not be zero",
+            f"values from {found.min():g} to {found.max():g}",
         )
     return found[order] if len(found) == len(order) else np.repeat(found, sizes)
 
@@ -227,9 +229,9 @@ def check_comparable(lists: Lists) -> None:
     starts = np.cumsum(lists.sizes) - lists.sizes
     lowest, highest = (at.reduceat(lists.labels, starts) for at in (np.minimum, np.maximum))
     if (lowest == highest).all():
-        raise ValueError(
-            "a list must have two different labels. "
-            f"Received: {len(lists.labels)} samples in {len(starts)} lists, each with one label"
+        raise refusal(
+            "a list must have two different labels",
+            f"{len(lists.labels)} samples in {len(starts)} lists, each with one label",
         )
 
 
@@ -254,7 +256,7 @@ def types_of(frame: Any) -> dict[str, Feature]:
             f"columns are left out. Give `features` a type to keep them. {reasons}", stacklevel=4
         )
     if not found:
-        raise ValueError(f"`X` must have a column of features. Received: {table.schema.names}")
+        raise refusal("`X` must have a column of features", table.schema.names)
     return found
 
 

@@ -31,6 +31,7 @@ from tfrank_sel.estimator.scoring import Scorer
 from tfrank_sel.export import export
 from tfrank_sel.features import Feature, spans
 from tfrank_sel.metrics.importance import importances
+from tfrank_sel.refusals import received, refusal
 from tfrank_sel.training import has_lightgbm, trees
 from tfrank_sel.training.candidates import Candidate, Trees, check_names, default_losses, numbered
 
@@ -176,7 +177,7 @@ class Ranker(BaseEstimator):
         validate_data(self, X, y, skip_check_array=True)
         is_frame = hasattr(self, "feature_names_in_")
         if self.features is not None and not is_frame:
-            raise ValueError(f"`features` needs a frame with named columns. Received: {type(X)}")
+            raise refusal("`features` needs a frame with named columns", type(X))
         self.features_ = dict(self.features or types_of(X)) if is_frame else None
         self._longest = 0
         learned = self._lists(X, y, qid, group, sample_weight)
@@ -301,7 +302,7 @@ class Ranker(BaseEstimator):
         found = list(self.loss) if isinstance(self.loss, Sequence) else [self.loss]
         if not found or not all(isinstance(loss, keras.losses.Loss) for loss in found):
             wanted = "`loss` must be None, a loss of Keras or a sequence of losses"
-            raise TypeError(f"{wanted}. Received: {self.loss!r}")
+            raise TypeError(received(wanted, repr(self.loss)))
         check_names("loss", found)
         return found
 
@@ -333,7 +334,7 @@ class Ranker(BaseEstimator):
         else:
             validate_data(self, X, reset=False, skip_check_array=True)
             if not hasattr(X, "columns"):
-                raise ValueError(f"`X` must be a frame, as in `fit`. Received: {type(X)}")
+                raise refusal("`X` must be a frame, as in `fit`", type(X))
         rows = X.shape[0]
         if qid is None and group is None and rows > self._longest:
             told = f"`qid` and `group` are missing: all {rows} rows are ranked as one list"

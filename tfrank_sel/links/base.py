@@ -12,6 +12,7 @@ from tensorflow import Tensor
 from tfrank_sel.arguments import Positive
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.bregman import in_float64
+from tfrank_sel.refusals import received
 from tfrank_sel.serialization import Frozen
 
 Interval = tuple[float, float]
@@ -93,7 +94,7 @@ class Link(Frozen, abc.ABC):
             NotImplementedError: If the link has no inverse in closed form.
         """
         raise NotImplementedError(
-            f"`inverse` requires a link with an inverse in closed form. Received: {self}"
+            received("`inverse` requires a link with an inverse in closed form", self)
         )
 
     @abc.abstractmethod

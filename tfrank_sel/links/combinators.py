@@ -9,6 +9,7 @@ from tensorflow import Tensor
 from tfrank_sel.arguments import Bound, Positive
 from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.ops import bregman
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -94,14 +95,12 @@ class Capped(Link):
 
     def __post_init__(self) -> None:
         if not self.lower < self.upper:
-            raise ValueError(
-                f"`lower` must be below `upper`. Received: lower={self.lower}, upper={self.upper}"
-            )
+            raise refusal("`lower` must be below `upper`", lower=self.lower, upper=self.upper)
         low, high = self.link.domain
         if not all(math.isinf(end) or low <= end <= high for end in (self.lower, self.upper)):
-            raise ValueError(
-                f"`lower` and `upper` must lie in the domain ({low}, {high}) of the link. "
-                f"Received: lower={self.lower}, upper={self.upper}"
+            raise refusal(
+                f"`lower` and `upper` must lie in the domain ({low}, {high}) of the link",
+                f"lower={self.lower}, upper={self.upper}",
             )
 
     @property
@@ -232,10 +231,10 @@ class Sum(Link):
     def __post_init__(self) -> None:
         object.__setattr__(self, "links", tuple(self.links))
         if not self.links:
-            raise ValueError("`links` must have at least one link. Received: links=()")
+            raise refusal("`links` must have at least one link", "links=()")
         low, high = self.domain
         if not low < high:
-            raise ValueError(f"`links` must have a common domain. Received: links={self.links}")
+            raise refusal("`links` must have a common domain", links=self.links)
 
     @property
     def domain(self) -> Interval:
@@ -279,4 +278,4 @@ class Sum(Link):
 def check_invertible(name: str, link: Link) -> None:
     """Raises a ValueError unless `link`, the argument `name`, has an inverse in closed form."""
     if not link.is_invertible:
-        raise ValueError(f"`{name}` must have an inverse in closed form. Received: {name}={link}")
+        raise refusal(f"`{name}` must have an inverse in closed form", f"{name}={link}")

@@ -12,6 +12,7 @@ from tfrank_sel.links.base import Interval, Link, freeze
 from tfrank_sel.links.elementary import Sigmoid
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.bregman import in_float64
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Frozen, register
 
 
@@ -187,9 +188,9 @@ class CompositeSoftmax(Frozen):
     def _neutral(self, s: Tensor, mask: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Gives items that are masked, or of weight 0, a score inside the domain and weight 0."""
         if self.log_rho is not None and s.shape[-1] not in (None, len(self.log_rho)):
-            raise ValueError(
-                "`log_rho` must have a number for each place of a list. Received: "
-                f"{len(self.log_rho)} numbers, scores of shape {s.shape}"
+            raise refusal(
+                "`log_rho` must have a number for each place of a list",
+                f"{len(self.log_rho)} numbers, scores of shape {s.shape}",
             )
         valid = mask & (weights > 0.0)
         return tf.where(valid, s, self.scaling.origin), tf.where(valid, weights, 0.0)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import Capped
 from tfrank_sel.links.elementary import AbsPower
+from tfrank_sel.refusals import refusal
 
 TOLERANCE = 1e-9  # for a margin relative to the terms of the condition
 
@@ -109,9 +110,10 @@ def critical_constant(exponent: float, gamma: float) -> float:
 def check_increasing(name: str, link: Link, allow_nonconvex: bool, condition: str) -> None:
     """Raises a ValueError with the condition, unless `link` increases or need not."""
     if not is_increasing(link) and not allow_nonconvex:
-        raise ValueError(
-            f"`{name}` must be increasing: {condition}. Received: {name}={link}. The nearest valid "
-            f"choice is {Capped(link, lower=link.rises_from)}; `allow_nonconvex=True` allows it"
+        raise refusal(
+            f"`{name}` must be increasing: {condition}",
+            f"{name}={link}. The nearest valid choice is {Capped(link, lower=link.rises_from)}; "
+            "`allow_nonconvex=True` allows it",
         )
 
 
@@ -126,11 +128,11 @@ def check_sigmoid(scaling: Link, gamma: float, offset: float, allow_nonconvex: b
     if isinstance(scaling, AbsPower) and offset == 0.0 and scaling.exponent >= 1.0:
         least = critical_constant(scaling.exponent, gamma)
         choices.insert(0, f"constant={math.ceil(least * 1e6) / 1e6}")
-    raise ValueError(
+    raise refusal(
         "`scaling` must fulfil q' + (1 - p) * q**2 / gamma >= 0 at every score, for the loss of a "
-        f"composite Sigmoid to be convex. Received: scaling={scaling}, gamma={gamma}, "
-        f"offset={offset}. The nearest valid choices are {' or '.join(choices)}; "
-        "`allow_nonconvex=True` allows it"
+        "composite Sigmoid to be convex",
+        f"scaling={scaling}, gamma={gamma}, offset={offset}. The nearest valid choices are "
+        f"{' or '.join(choices)}; `allow_nonconvex=True` allows it",
     )
 
 

@@ -10,6 +10,7 @@ from tensorflow import Tensor
 from tfrank_sel.arguments import Positive
 from tfrank_sel.links.base import ElementaryLink, Interval, freeze
 from tfrank_sel.ops import bregman
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -146,17 +147,17 @@ class PiecewiseLinear(ElementaryLink):
     def __post_init__(self) -> None:
         freeze(self, knots=self.knots, values=self.values)
         if len(self.knots) != len(self.values) or not _rise(self.knots, strictly=True):
-            raise ValueError(
-                "`knots` and `values` must be non-empty and of equal length, and `knots` "
-                "strictly increasing. "
-                f"Received: knots={self.knots}, values={self.values}"
+            raise refusal(
+                "`knots` and `values` must be non-empty and of equal length, and `knots` strictly "
+                "increasing",
+                f"knots={self.knots}, values={self.values}",
             )
         if not _rise((0.0, self.slope_below), (0.0, self.slope_above), self.values):
-            raise ValueError(
-                "`values` must not decrease, and `slope_below` and `slope_above` must be at "
-                "least 0. "
-                f"Received: values={self.values}, slope_below={self.slope_below}, "
-                f"slope_above={self.slope_above}"
+            raise refusal(
+                "`values` must not decrease, and `slope_below` and `slope_above` must be at least "
+                "0",
+                f"values={self.values}, slope_below={self.slope_below}, "
+                f"slope_above={self.slope_above}",
             )
 
     @property
@@ -291,9 +292,9 @@ class Staircase(_StepLink):
     def __post_init__(self) -> None:
         freeze(self, thresholds=self.thresholds, jumps=self.jumps)
         if len(self.thresholds) != len(self.jumps) or not all(w > 0.0 for w in self.jumps):
-            raise ValueError(
-                "`jumps` must be positive and as long as `thresholds`. "
-                f"Received: thresholds={self.thresholds}, jumps={self.jumps}"
+            raise refusal(
+                "`jumps` must be positive and as long as `thresholds`",
+                f"thresholds={self.thresholds}, jumps={self.jumps}",
             )
 
     @property

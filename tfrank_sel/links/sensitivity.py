@@ -15,6 +15,7 @@ from tensorflow import Tensor
 
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.composite import CompositeSoftmax
+from tfrank_sel.refusals import refusal
 
 Array = NDArray[np.float64]
 
@@ -207,15 +208,13 @@ def constant_predictor(
     w = np.ones(s.shape[:1]) if weights is None else np.asarray(weights, np.float64)
     rank = 2 if isinstance(link, CompositeSoftmax) else 1
     if s.ndim != rank or w.shape != s.shape[:1]:
-        raise ValueError(
-            f"`scores` must have {rank} axes, and `weights` must be as long as the first. "
-            f"Received: scores.shape={s.shape}, weights.shape={w.shape}"
+        raise refusal(
+            f"`scores` must have {rank} axes, and `weights` must be as long as the first",
+            f"scores.shape={s.shape}, weights.shape={w.shape}",
         )
     s, w = s[w > 0.0], w[w > 0.0]
     if s.size == 0:
-        raise ValueError(
-            "`scores` must have at least one score with positive weight. Received: none"
-        )
+        raise refusal("`scores` must have at least one score with positive weight", "none")
     if isinstance(link, CompositeSoftmax):
         return _best_list(link, s, w / w.sum())
     return np.array(_best_score(link, s, w / w.sum()))
@@ -291,10 +290,10 @@ def _second_moment(link: Link, interval: tuple[float, float]) -> float:
 def _range(link: Link, interval: tuple[float, float]) -> float:
     low, high = interval
     if not low < high:
-        raise ValueError(f"`interval` must be increasing. Received: interval={interval}")
+        raise refusal("`interval` must be increasing", interval=interval)
     rise = float(_apply(link, high) - _apply(link, low))
     if not rise > 0.0:
-        raise ValueError(f"`link` must rise on the interval {interval}. Received: link={link}")
+        raise refusal(f"`link` must rise on the interval {interval}", link=link)
     return rise
 
 

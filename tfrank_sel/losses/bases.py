@@ -19,6 +19,7 @@ from tfrank_sel.compilation import Formula, differentiable, in_graph, unconverte
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch, Listwise
 from tfrank_sel.ops import label_order, masking
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 Normalizer = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -179,9 +180,10 @@ class ScoreVectorLoss(ListwiseLoss):
         scores = y_pred if isinstance(y_pred, tf.RaggedTensor) else tf.convert_to_tensor(y_pred)
         shape = tf.TensorShape([None, None, self.num_scores])
         if not scores.shape.is_compatible_with(shape):
-            raise ValueError(
+            raise refusal(
                 "`y_pred` must have shape [batch_size, list_size, "
-                f"{self.num_scores or 'num_scores'}]. Received: y_pred.shape={scores.shape}"
+                f"{self.num_scores or 'num_scores'}]",
+                f"y_pred.shape={scores.shape}",
             )
         scores = tf.cast(scores, dtype)
         if isinstance(scores, tf.RaggedTensor):

@@ -21,6 +21,7 @@ from tfrank_sel.losses.selective import (
     SelectiveSigmoidLoss,
     SelectiveSoftmaxLoss,
 )
+from tfrank_sel.refusals import refusal
 
 Wanted = Literal["high_score", "low_score", "high_norm", "low_norm", "clip_low"]
 Status = Literal["valid", "region_only", "invalid"]
@@ -127,11 +128,11 @@ def design(
         tables 1, H.1 and H.2, corrected by measurement.
     """
     if sensitivity not in get_args(Wanted):
-        raise ValueError(
-            f"`sensitivity` must be one of {', '.join(get_args(Wanted))}. Received: {sensitivity!r}"
+        raise refusal(
+            f"`sensitivity` must be one of {', '.join(get_args(Wanted))}", repr(sensitivity)
         )
     if width is not None and not 0.0 < width < np.inf:
-        raise ValueError(f"`width` must be positive and finite. Received: width={width}")
+        raise refusal("`width` must be positive and finite", width=width)
     if scores is None:
         at, width = 0.0 if at is None else at, 3.0 if width is None else width
         recipe = (_RANKING if ranking else _ALONE)[sensitivity]
@@ -148,9 +149,9 @@ def design(
         first = first or (found.verdict, place, reach)
     assert first is not None
     verdict, place, reach = first
-    raise ValueError(
-        f"`scores` must fit the loss. {verdict.reason} {_way_out(verdict, sensitivity, at, width)} "
-        f"Received: at={place:g}, width={reach:g}"
+    raise refusal(
+        f"`scores` must fit the loss. {verdict.reason} {_way_out(verdict, sensitivity, at, width)}",
+        f"at={place:g}, width={reach:g}",
     )
 
 
@@ -342,13 +343,13 @@ def _link(loss: SelectiveLoss) -> Link | CompositeSoftmax:
 def _lists(scores: ArrayLike, share: float) -> Array:
     """Scores of lists in float64, if they are not all the same."""
     if not 0.0 < share < 0.5:
-        raise ValueError(f"`share` must be in (0, 0.5). Received: share={share}")
+        raise refusal("`share` must be in (0, 0.5)", share=share)
     lists = np.atleast_2d(np.asarray(scores, np.float64))
     valid = lists[~np.isnan(lists)]
     if lists.ndim != 2 or not np.all(np.isfinite(valid)) or len(np.unique(valid)) < 2:
-        raise ValueError(
-            "`scores` must be finite, [lists, items] or [items], and differ. "
-            f"Received: {len(valid)} scores, of shape {np.shape(scores)}"
+        raise refusal(
+            "`scores` must be finite, [lists, items] or [items], and differ",
+            f"{len(valid)} scores, of shape {np.shape(scores)}",
         )
     return lists
 

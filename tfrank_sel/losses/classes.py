@@ -14,6 +14,7 @@ from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import masking
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -166,14 +167,12 @@ class NWayLoss(ListwiseLoss):
             if sample_weight is not None:
                 sample_weight = tf.reshape(_dense(sample_weight, dtype), [1, -1])
         if scores.shape.rank != 3 or not labels.shape.is_compatible_with(scores.shape):
-            raise ValueError(
-                "`y_true` and `y_pred` must have shape [batch_size, num_rows, num_classes]. "
-                f"Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}"
+            raise refusal(
+                "`y_true` and `y_pred` must have shape [batch_size, num_rows, num_classes]",
+                f"y_true.shape={labels.shape}, y_pred.shape={scores.shape}",
             )
         if scores.shape[-1] is not None and scores.shape[-1] < 2:
-            raise ValueError(
-                f"There must be at least two classes. Received: y_pred.shape={scores.shape}"
-            )
+            raise refusal("There must be at least two classes", f"y_pred.shape={scores.shape}")
         # a row is treated as an item with the smallest of its labels: NaN or below 0 is padding
         known = tf.reduce_all(labels >= 0.0, axis=-1)
         rows = tf.where(known, tf.zeros_like(scores[..., 0]), -1.0)
@@ -347,9 +346,7 @@ class NWayPairwiseLoss(NWayLoss):
         if self.class_weights is None:
             return
         if not all(c > 0.0 for c in self.class_weights):
-            raise ValueError(
-                f"`class_weights` must be positive. Received: class_weights={self.class_weights}"
-            )
+            raise refusal("`class_weights` must be positive", class_weights=self.class_weights)
         self.class_weights = [float(c) for c in self.class_weights]
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
@@ -378,9 +375,9 @@ class NWayPairwiseLoss(NWayLoss):
         if self.class_weights is None:
             return tf.ones([1], scores.dtype)
         if scores.shape[-1] not in (None, len(self.class_weights)):
-            raise ValueError(
-                "`class_weights` must have one weight for each class. Received: "
-                f"class_weights={self.class_weights}, y_pred.shape={scores.shape}"
+            raise refusal(
+                "`class_weights` must have one weight for each class",
+                f"class_weights={self.class_weights}, y_pred.shape={scores.shape}",
             )
         return tf.constant(self.class_weights, scores.dtype)
 
@@ -439,9 +436,9 @@ def joint_optimum(labels: ArrayLike) -> JointOptimum:
     """
     t = np.asarray(labels, np.float64)
     if t.ndim != 2 or not np.all(t > 0.0):
-        raise ValueError(
-            "`labels` must be positive, of shape [num_rows, num_classes]. "
-            f"Received: shape {t.shape}, least label {np.min(t, initial=np.inf)}"
+        raise refusal(
+            "`labels` must be positive, of shape [num_rows, num_classes]",
+            f"shape {t.shape}, least label {np.min(t, initial=np.inf)}",
         )
     overlaps = np.sqrt(t).T @ np.sqrt(t)
     np.fill_diagonal(overlaps, 0.0)

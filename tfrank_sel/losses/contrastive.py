@@ -12,6 +12,7 @@ from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import masking
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -138,16 +139,14 @@ class InBatchInfoNCELoss(ListwiseLoss):
         if self.log_q is not None and (
             np.ndim(self.log_q) != 1 or not np.all(np.isfinite(self.log_q))
         ):
-            raise ValueError(
-                f"`log_q` must be finite, of shape [num_items]. Received: {self.log_q}"
-            )
+            raise refusal("`log_q` must be finite, of shape [num_items]", self.log_q)
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Converts identities to labels: 1 on the diagonal, NaN for repeated items, else 0."""
         if isinstance(y_true, tf.RaggedTensor):
-            raise ValueError(
-                "`y_true` must have shape [batch_size] or [batch_size, 1]. "
-                f"Received: a ragged tensor, y_true.shape={y_true.shape}"
+            raise refusal(
+                "`y_true` must have shape [batch_size] or [batch_size, 1]",
+                f"a ragged tensor, y_true.shape={y_true.shape}",
             )
         identities = tf.reshape(tf.convert_to_tensor(y_true), [-1])
         again = identities[:, tf.newaxis] == identities

@@ -8,6 +8,7 @@ from tensorflow import Tensor
 
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import ranking
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -58,7 +59,7 @@ class DirectAPLoss(ListwiseLoss):
 
     def __post_init__(self) -> None:
         if not self.epsilon:
-            raise ValueError(f"`epsilon` must not be 0. Received: epsilon={self.epsilon}")
+            raise refusal("`epsilon` must not be 0", epsilon=self.epsilon)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Compares the best ranking for `F + epsilon * (AP* - AP)` with the best for `F`."""

@@ -11,6 +11,7 @@ from tfrank_sel.links.base import Link
 from tfrank_sel.links.elementary import Laplace, Sigmoid
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import masking, ranking, soft_ranks
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 SIGMOID = Sigmoid()
@@ -43,7 +44,7 @@ class RelaxedLoss(ListwiseLoss):
     def __post_init__(self) -> None:
         low, high = self.link.image
         if not 0.0 <= low <= high <= 1.0:
-            raise ValueError(f"`link` must have its values in [0, 1]. Received: link={self.link}")
+            raise refusal("`link` must have its values in [0, 1]", link=self.link)
 
     def ranks(self, scores: Tensor, among: Tensor) -> Tensor:
         """Computes the soft rank of each item among the items `among` of its list."""

@@ -13,6 +13,7 @@ from tfrank_sel.links.composite import CompositeSigmoid, CompositeSoftmax
 from tfrank_sel.losses.bases import ScoreLoss
 from tfrank_sel.ops import masking
 from tfrank_sel.ops.bregman import in_float64
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -170,9 +171,9 @@ class ContrastiveMatchingLoss(ScoreLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.link.is_odd:
-            raise ValueError(
-                "`link` must be odd, h(-s) = -h(s), so that the order of a pair is irrelevant. "
-                f"Received: link={self.link}"
+            raise refusal(
+                "`link` must be odd, h(-s) = -h(s), so that the order of a pair is irrelevant",
+                link=self.link,
             )
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import class_labels, masking, soft_topk
 from tfrank_sel.ops.selection import HardSelection, Selection, SoftSelection
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 # A form of the loss for lists with several relevant items, those of positive labels; all others of
@@ -141,7 +142,7 @@ class _TopKLoss(ListwiseLoss):
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float64"):
-            raise ValueError(f"`dtype` must be float32 or float64. Received: dtype={self.dtype}")
+            raise refusal("`dtype` must be float32 or float64", f"dtype={self.dtype}")
 
     @property
     @abc.abstractmethod
@@ -369,15 +370,16 @@ class TopKCrossEntropyLoss(ListwiseLoss):
 
     def __post_init__(self) -> None:
         if not len(self.k) or min(self.k) < 1:
-            raise ValueError(f"`k` must be one or several positive integers. Received: k={self.k}")
+            raise refusal("`k` must be one or several positive integers", k=self.k)
         if self.probabilities is not None and (
             len(self.probabilities) != len(self.k)
             or not min(self.probabilities) > 0.0
             or not math.isclose(math.fsum(self.probabilities), 1.0, rel_tol=1e-6)
         ):
-            raise ValueError(
+            raise refusal(
                 f"`probabilities` must be {len(self.k)} positive numbers whose sum is 1, one for "
-                f"each `k`. Received: probabilities={self.probabilities}, k={self.k}"
+                "each `k`",
+                f"probabilities={self.probabilities}, k={self.k}",
             )
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from tfrank_sel.commandline import Application, Version
-from tfrank_sel.refusals import refusal
+from tfrank_sel.refusals import received, refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.metrics.comparison import Comparison
@@ -190,7 +190,7 @@ def _names(runs: list[pathlib.Path]) -> list[str]:
 def _slices(path: pathlib.Path | None, column: str | None) -> dict[str, str]:
     """The value of a column for each query."""
     if (path is None) != (column is None):
-        raise ValueError("`--queries` and `--slice-by` require each other. Received: one of them")
+        raise refusal("`--queries` and `--slice-by` require each other", "one of them")
     if path is None:
         return {}
     from tfrank_sel.metrics import trec
@@ -201,7 +201,7 @@ def _slices(path: pathlib.Path | None, column: str | None) -> dict[str, str]:
         try:
             names = rows.fieldnames or []
             if missing := [x for x in ("query_id", column) if x not in names]:
-                raise trec.FileError(path, 1, f"Expected columns {missing}. Received: {names}")
+                raise trec.FileError(path, 1, received(f"Expected columns {missing}", names))
             return {row["query_id"]: row[str(column)] or "" for row in rows}
         except csv.Error as error:
             raise trec.FileError(

@@ -16,6 +16,7 @@ from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
 from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort
 from tfrank_sel.metrics.ties import AVERAGED, IN_ORDER, SHUFFLED, Averaged, Ranks, Ties, retrieved
+from tfrank_sel.refusals import refusal
 
 
 class ListwiseMetric(Measure, keras.metrics.Mean):
@@ -145,9 +146,9 @@ class RankedMetric(ListwiseMetric):
 
     def __post_init__(self) -> None:
         if isinstance(self.ties, Averaged) and not self.averages_ties:
-            raise ValueError(
-                f"{type(self).__name__} has no closed form for the average over ties. "
-                f"Received: ties={self.ties}"
+            raise refusal(
+                f"{type(self).__name__} has no closed form for the average over ties",
+                ties=self.ties,
             )
 
     def over_ties(self) -> Self:

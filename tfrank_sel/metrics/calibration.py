@@ -19,6 +19,7 @@ from tfrank_sel.compilation import unconverted
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.ops import masking
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import UNSET, Named, register
 
 TENTHS = tuple(x / 10 for x in range(1, 10))
@@ -214,7 +215,7 @@ class ECE(ItemMetric):
 
     def __post_init__(self) -> None:
         if not (np.diff(self.edges) > 0.0).all():
-            raise ValueError(f"`edges` must increase. Received: edges={list(self.edges)}")
+            raise refusal("`edges` must increase", edges=list(self.edges))
         super().__post_init__()
 
     @property

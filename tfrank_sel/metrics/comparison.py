@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tfrank_sel.metrics import trec
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.metrics.significance import holm, randomisation_test, resampled, t_test
+from tfrank_sel.refusals import refusal
 
 ALL = "all"  # the slice of all queries
 _HEAD = [
@@ -240,12 +241,12 @@ def compare(
         evaluation, 2007](https://doi.org/10.1145/1321440.1321528).
     """
     if not isinstance(runs, Mapping) or len(runs) < 2:
-        raise ValueError(f"`runs` must be two runs or more, by name. Received: {list(runs)}")
+        raise refusal("`runs` must be two runs or more, by name", list(runs))
     listed = metrics if isinstance(metrics, Sequence) else [metrics]
     if not listed or not all(isinstance(metric, ListwiseMetric) for metric in listed):
-        raise ValueError(f"`metrics` must be a list of metrics of lists. Received: {metrics!r}")
+        raise refusal("`metrics` must be a list of metrics of lists", repr(metrics))
     if resamples < 1:
-        raise ValueError(f"`resamples` must be positive. Received: resamples={resamples}")
+        raise refusal("`resamples` must be positive", resamples=resamples)
     judged = trec.qrels_of(qrels)
     queries = sorted(judged)
     values = {name: _values(name, run, judged, metrics, queries) for name, run in runs.items()}
@@ -256,7 +257,7 @@ def compare(
     ]
     overall = _differences(pairs, {ALL: np.ones(len(queries), bool)}, resamples, seed)
     if len(overall) < len(pairs):
-        raise ValueError("Expected a query that counts for each metric. Received: none")
+        raise refusal("Expected a query that counts for each metric", "none")
     known = {str(query): str(value) for query, value in (slices or {}).items()}
     names = np.array([known.get(query, "") for query in queries])
     members = {x: names == x for x in sorted({known[query] for query in queries if query in known})}
@@ -272,7 +273,7 @@ def _values(
 ) -> dict[str, Array]:
     run = trec.run_of(source)
     if judged.keys().isdisjoint(run):
-        raise ValueError(f"Expected a query of the judgements in the run {name}. Received: none")
+        raise refusal(f"Expected a query of the judgements in the run {name}", "none")
     by_metric = trec.list_values(judged, run, metrics, queries).items()
     return {x: np.where(weights > 0.0, values, np.nan) for x, (values, weights) in by_metric}
 

@@ -11,6 +11,7 @@ from tfrank_sel.listwise import ListBatch, check_row_lengths
 from tfrank_sel.metrics.base import BinaryMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -33,9 +34,9 @@ class DiversityMetric(BinaryMetric):
             y_true = tf.cast(y_true, dtype).to_tensor(float("nan"))
         labels = tf.cast(tf.convert_to_tensor(y_true), dtype)
         if not labels.shape.is_compatible_with([None, None, None]):
-            raise ValueError(
-                "`y_true` must have shape [batch_size, list_size, subtopics]. "
-                f"Received: y_true.shape={labels.shape}"
+            raise refusal(
+                "`y_true` must have shape [batch_size, list_size, subtopics]",
+                f"y_true.shape={labels.shape}",
             )
         labels = tf.ensure_shape(labels, [None, None, None])
         valid = labels >= self.min_label

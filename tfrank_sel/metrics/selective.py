@@ -14,6 +14,7 @@ from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.ops import masking
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -30,9 +31,7 @@ class _RegionMetric(ListwiseMetric):
 
     def __post_init__(self) -> None:
         if not self.lower < self.upper:
-            raise ValueError(
-                f"`lower` must be below `upper`. Received: lower={self.lower}, upper={self.upper}"
-            )
+            raise refusal("`lower` must be below `upper`", lower=self.lower, upper=self.upper)
 
     @property
     def min_label(self) -> float:
@@ -232,9 +231,7 @@ def by_region(
     bounds = [-math.inf, *(float(edge) for edge in edges), math.inf]
     regions = list(itertools.pairwise(bounds))
     if len(bounds) == 2 or not all(low < high for low, high in regions):
-        raise ValueError(
-            f"`edges` must be non-empty and strictly increasing. Received: edges={list(edges)}"
-        )
+        raise refusal("`edges` must be non-empty and strictly increasing", edges=list(edges))
     made: list[ListwiseMetric] = []
     for low, high in regions:
         place = f"{low:g}_to_{high:g}"
@@ -267,9 +264,9 @@ def quantile_edges(scores: Any, regions: int) -> list[float]:
     values = np.asarray(flat, np.float64).ravel()
     values = values[~np.isnan(values)]
     if regions < 2 or values.size == 0:
-        raise ValueError(
-            "`regions` must be at least 2, and `scores` must hold a number that is not NaN. "
-            f"Received: regions={regions}, {values.size} scores"
+        raise refusal(
+            "`regions` must be at least 2, and `scores` must hold a number that is not NaN",
+            f"regions={regions}, {values.size} scores",
         )
     inner = np.quantile(values, np.linspace(0.0, 1.0, regions + 1)[1:-1])
     edges: list[float] = np.unique(inner).tolist()

@@ -19,6 +19,7 @@ from tfrank_sel.metrics.evaluator import Evaluator
 from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
 from tfrank_sel.metrics.ranked import ERR, RBP
 from tfrank_sel.metrics.ties import REVERSED
+from tfrank_sel.refusals import received, refusal
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -163,9 +164,10 @@ def _measures(name: str, relevance_level: float) -> list[ListwiseMetric]:
         options |= {"name": name.replace(".", "_", 1), "relevance_level": relevance_level}
         return [RBP(persistence, **options)]
     if family not in (CUT if dot else (*MEASURES, *CUT)):
-        raise ValueError(
+        raise refusal(
             f"Expected a measure of {', '.join(MEASURES)}, or of {', '.join(CUT)} with cut-offs "
-            f"such as P.5,10. Received: {name}"
+            "such as P.5,10",
+            name,
         )
     cutoffs = _cutoffs(name, argument) if dot else list(CUTOFFS)
     if family == "ERR" and not dot:
@@ -181,13 +183,13 @@ def _persistence(name: str, argument: str) -> float:
     try:
         return float(argument)
     except ValueError as error:
-        raise ValueError(f"Expected a number after `RBP.`. Received: {name}") from error
+        raise refusal("Expected a number after `RBP.`", name) from error
 
 
 def _cutoffs(name: str, argument: str) -> list[int]:
     parts = argument.split(",")
     if not all(x.isdecimal() and int(x) > 0 for x in parts):
-        raise ValueError(f"Expected positive integers after the dot. Received: {name}")
+        raise refusal("Expected positive integers after the dot", name)
     return [int(x) for x in parts]
 
 
@@ -207,7 +209,7 @@ def _read(
                 if not fields or text[0] == "#":
                     continue
                 if len(fields) < count or not form.endswith("tag"):
-                    raise FileError(path, line, f"Expected `{form}`. Received: {text.strip()}")
+                    raise FileError(path, line, received(f"Expected `{form}`", text.strip()))
             query, document = fields[0], fields[2]
             documents = records.get(query)
             if documents is None:
@@ -219,7 +221,7 @@ def _read(
             except ValueError as error:
                 raise FileError(path, line, str(error)) from None
     if line == 0:
-        raise FileError(path, 0, f"Expected lines of `{form}`. Received: an empty file")
+        raise FileError(path, 0, received(f"Expected lines of `{form}`", "an empty file"))
     return records
 
 
@@ -238,7 +240,7 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"Expected an integer. Received: {text}") from None
+        raise refusal("Expected an integer", text) from None
 
 
 def _finite(text: str) -> float:
@@ -247,7 +249,7 @@ def _finite(text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"Expected a finite number as score. Received: {text}")
+        raise refusal("Expected a finite number as score", text)
     return value
 
 
@@ -325,9 +327,9 @@ def _nested(source: Any, value: str) -> dict[str, dict[str, float]]:
     records: dict[str, dict[str, float]] = {}
     for query, document, number in _records(source, value):
         if not isinstance(number, numbers.Real) or not math.isfinite(number):
-            raise ValueError(
-                f"`{value}` must be a finite number. Received: {number!r}, query {query}, "
-                f"document {document}"
+            raise refusal(
+                f"`{value}` must be a finite number",
+                f"{number!r}, query {query}, document {document}",
             )
         documents = records.setdefault(str(query), {})
         if str(document) in documents:
@@ -341,8 +343,8 @@ def _records(source: Any, value: str) -> Iterator[tuple[Any, Any, Any]]:
     if isinstance(source, Mapping):
         for query, documents in source.items():
             if not isinstance(documents, Mapping):
-                raise ValueError(
-                    f"Expected a dictionary of documents of query {query}. Received: {documents!r}"
+                raise refusal(
+                    f"Expected a dictionary of documents of query {query}", repr(documents)
                 )
             yield from ((query, document, number) for document, number in documents.items())
     elif isinstance(source, Frame):
@@ -354,13 +356,11 @@ def _records(source: Any, value: str) -> Iterator[tuple[Any, Any, Any]]:
             try:
                 yield record.query_id, record.doc_id, getattr(record, value)
             except AttributeError as error:
-                raise ValueError(
-                    f"Expected records with {', '.join(names)}. Received: {record!r}"
-                ) from error
+                raise refusal(f"Expected records with {', '.join(names)}", repr(record)) from error
     else:
-        raise ValueError(
-            "Expected a path, a dictionary, a frame or an iterable of records. "
-            f"Received: {type(source).__name__}"
+        raise refusal(
+            "Expected a path, a dictionary, a frame or an iterable of records",
+            type(source).__name__,
         )
 
 
@@ -384,7 +384,7 @@ def reciprocal_rank_fusion(runs: Sequence[Any], k: float = 60.0) -> dict[str, di
         methods, 2009](https://doi.org/10.1145/1571941.1572114).
     """
     if not k >= 0.0:
-        raise ValueError(f"`k` must be at least 0. Received: k={k}")
+        raise refusal("`k` must be at least 0", k=k)
     return _summed(
         (query, document, 1.0 / (k + rank))
         for run in runs
@@ -419,9 +419,9 @@ def comb_sum(
     """
     given = [1.0] * len(runs) if weights is None else list(weights)
     if len(given) != len(runs) or not all(0.0 <= x < math.inf for x in given):
-        raise ValueError(
-            "`weights` must have one finite number of at least 0 per run. "
-            f"Received: weights={given}, for {len(runs)} runs"
+        raise refusal(
+            "`weights` must have one finite number of at least 0 per run",
+            f"weights={given}, for {len(runs)} runs",
         )
     return _summed(
         (query, document, weight * ((score - low) / span if span else 1.0))

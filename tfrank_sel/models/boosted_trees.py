@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.models.preparation import features_shape
+from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 _KIND = {"trainable": False, "initializer": "zeros"}
@@ -56,13 +57,13 @@ def of_xgboost(booster: Any) -> Forest:
     if _kind(booster, "xgboost", "Booster", "XGBModel") == "XGBModel":
         model, booster = booster, booster.get_booster()
         if not np.isnan(model.missing):
-            raise ValueError(f"Expected missing=NaN. Received: missing={model.missing}")
+            raise refusal("Expected missing=NaN", missing=model.missing)
         if getattr(model, "best_iteration", None) is not None:
             booster = booster[: model.best_iteration + 1]
     learner = json.loads(booster.save_raw("json"))["learner"]
     kind = learner["gradient_booster"]["name"]
     if kind != "gbtree":
-        raise ValueError(f"Expected booster='gbtree'. Received: booster={kind!r}")
+        raise refusal("Expected booster='gbtree'", booster=kind)
     num_features = int(learner["learner_model_param"]["num_feature"])
     nothing = np.full([1, num_features], np.nan, np.float32)
     margin = booster.inplace_predict(nothing, predict_type="margin")
@@ -81,7 +82,7 @@ def of_catboost(model: Any) -> Forest:
         model.save_model(str(path), format="json")
         dump = json.loads(path.read_text())
     if others := dump["features_info"].keys() - {"float_features"}:
-        raise ValueError(f"Expected only numerical features. Received: {', '.join(sorted(others))}")
+        raise refusal("Expected only numerical features", ", ".join(sorted(others)))
     scale, bias = dump["scale_and_bias"]
     _check_single("outputs", len(bias))
     features = dump["features_info"]["float_features"]
@@ -102,24 +103,24 @@ def _kind(booster: Any, library: str, *kinds: str) -> str:
         if any(c.__name__ == kind and c.__module__.split(".")[0] == library for c in classes):
             return kind
     expected = " or ".join(f"{library}.{kind}" for kind in kinds)
-    received = f"{classes[0].__module__}.{classes[0].__qualname__}"
-    raise TypeError(f"Expected an object of {expected}. Received: an object of {received}")
+    given = f"an object of {classes[0].__module__}.{classes[0].__qualname__}"
+    raise TypeError(received(f"Expected an object of {expected}", given))
 
 
 def _check_single(name: str, count: int) -> None:
     if count != 1:
-        raise ValueError(f"Expected one score per item. Received: {name}={count}")
+        raise refusal("Expected one score per item", f"{name}={count}")
 
 
 def _lightgbm_tree(node: Mapping[str, Any]) -> Tree:
     if "split_feature" not in node:
         if "leaf_coeff" in node:
-            raise ValueError("Expected constant leaves. Received: a tree with linear leaves")
+            raise refusal("Expected constant leaves", "a tree with linear leaves")
         return float(node["leaf_value"])
     if node["decision_type"] != "<=" or node["missing_type"] == "Zero":
-        raise ValueError(
-            "Expected numerical features in which zeros are not missing. Received: "
-            f"decision_type={node['decision_type']!r}, missing_type={node['missing_type']!r}"
+        raise refusal(
+            "Expected numerical features in which zeros are not missing",
+            f"decision_type={node['decision_type']!r}, missing_type={node['missing_type']!r}",
         )
     threshold = _rounded_down(node["threshold"])
     # without missing values in training, LightGBM replaces NaN by 0
@@ -134,7 +135,7 @@ def _xgboost_tree(tree: Mapping[str, Any], number: int) -> Tree:
     if left < 0:
         return float(value)
     if tree["split_type"][number] != 0:
-        raise ValueError(f"Expected numerical splits. Received: categorical feature {feature}")
+        raise refusal("Expected numerical splits", f"categorical feature {feature}")
     children = _xgboost_tree(tree, left), _xgboost_tree(tree, right)
     threshold = _rounded_down(float(np.float32(value)), strictly=True)
     return Split(feature, threshold, bool(tree["default_left"][number]), *children)
@@ -304,9 +305,9 @@ class BoostedTrees(Configurable, keras.Model):
         **kwargs: Any,
     ) -> None:
         if not 0 < num_trees <= num_nodes or depth < 0 or num_features < 1:
-            raise ValueError(
-                "Expected num_nodes >= num_trees > 0, depth >= 0 and num_features > 0. Received: "
-                f"{num_trees=}, {num_nodes=}, {depth=}, {num_features=}"
+            raise refusal(
+                "Expected num_nodes >= num_trees > 0, depth >= 0 and num_features > 0",
+                f"{num_trees=}, {num_nodes=}, {depth=}, {num_features=}",
             )
         super().__init__(name=name, **kwargs)
         self.num_trees = num_trees
@@ -409,9 +410,9 @@ class BoostedTrees(Configurable, keras.Model):
         """Returns the scores of the items."""
         features = tf.cast(inputs, tf.float32)
         if features.shape[-1] != self.num_features:
-            raise ValueError(
-                f"Expected features [batch_size, list_size, {self.num_features}]. "
-                f"Received: shape {tuple(features.shape)}"
+            raise refusal(
+                f"Expected features [batch_size, list_size, {self.num_features}]",
+                f"shape {tuple(features.shape)}",
             )
         items = tf.reshape(features, [-1, self.num_features])
         items = tf.transpose(tf.where(tf.abs(items) <= ZERO, 0.0, items))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of, standardised
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -56,11 +57,10 @@ class Ensemble(Configurable, keras.Model):
     ) -> None:
         super().__init__(name=name, **kwargs)
         if not members:
-            raise ValueError(f"`members` must not be empty. Received: {members}")
+            raise refusal("`members` must not be empty", members)
         if shares is not None and [share > 0.0 for share in shares] != [True] * len(members):
-            raise ValueError(
-                f"`shares` must be a positive number for each of {len(members)} members. "
-                f"Received: {shares}"
+            raise refusal(
+                f"`shares` must be a positive number for each of {len(members)} members", shares
             )
         self.members = list(members)
         self.shares = None if shares is None else list(shares)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import features_and_mask, inputs_of
+from tfrank_sel.refusals import refusal
 
 Score = Callable[[dict[str, tf.Tensor], tf.Tensor], tf.Tensor]  # of values and mask
 
@@ -73,7 +74,7 @@ def explain(
         Shapley Value Estimation, 2022](https://arxiv.org/abs/2104.12199).
     """
     if pairs < 2:
-        raise ValueError(f"`pairs` must be at least 2. Received: {pairs}")
+        raise refusal("`pairs` must be at least 2", pairs)
     _, mask = features_and_mask(inputs)
     is_dict = isinstance(inputs, Mapping)
     values = {x: inputs[x] for x in inputs if x != "mask"} if is_dict else {"features": inputs}

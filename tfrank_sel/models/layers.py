@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Positive, Range
 from tfrank_sel.ops import soft_topk
+from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 _PRIME = 2**31 - 1
@@ -135,16 +136,18 @@ class SoftTopK(Configurable, keras.layers.Layer):
         """Returns the memberships."""
         for name, x in (("scores", scores), ("mask", mask)):
             if isinstance(x, tf.RaggedTensor):
-                raise ValueError(
-                    f"`{name}` must be dense; pad with to_tensor() and pass a mask. Received: a "
-                    f"ragged tensor of shape {x.shape}"
+                raise refusal(
+                    f"`{name}` must be dense; pad with to_tensor() and pass a mask",
+                    f"a ragged tensor of shape {x.shape}",
                 )
         scores = tf.convert_to_tensor(scores)
         mask = tf.ones_like(scores, tf.bool) if mask is None else tf.convert_to_tensor(mask)
         if not (scores.dtype.is_floating or scores.dtype.is_integer) or mask.dtype != tf.bool:
             raise TypeError(
-                "`scores` must be numbers and `mask` Boolean. "
-                f"Received: scores.dtype={scores.dtype.name}, mask.dtype={mask.dtype.name}"
+                received(
+                    "`scores` must be numbers and `mask` Boolean",
+                    f"scores.dtype={scores.dtype.name}, mask.dtype={mask.dtype.name}",
+                )
             )
         _check_shapes(scores.shape, mask.shape)
         # a function traced for several ranks has no static rank
@@ -163,9 +166,9 @@ class SoftTopK(Configurable, keras.layers.Layer):
 def _check_shapes(scores: Any, mask: Any) -> None:
     scores, mask = tf.TensorShape(scores), tf.TensorShape(mask)
     if not (scores.is_compatible_with([None, None]) and mask.is_compatible_with(scores)):
-        raise ValueError(
-            "`scores` and `mask` must both have shape [batch_size, list_size]. "
-            f"Received: scores.shape={scores}, mask.shape={mask}"
+        raise refusal(
+            "`scores` and `mask` must both have shape [batch_size, list_size]",
+            f"scores.shape={scores}, mask.shape={mask}",
         )
 
 

@@ -32,6 +32,7 @@ from tfrank_sel.models.summary import (
     distinguishable,
     vocabulary,
 )
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 from tfrank_sel.spelling import SPELLINGS, spelled
 
@@ -129,7 +130,7 @@ class Texts(tf.Module):
             wanted = (
                 f"the vocabulary of {name!r} must be non-empty, without empty values or line breaks"
             )
-            raise ValueError(f"{wanted}. Received: {list(values)[:10]}")
+            raise refusal(wanted, list(values)[:10])
         # a table reads a file, so that an export contains it as an asset
         folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -327,10 +328,10 @@ class Preparation(Configurable, keras.layers.Layer):
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         if len(mean) != len(variance) or min(variance, default=0.0) < 0.0:
-            raise ValueError(
-                "`mean` and `variance` must have one value per feature, and variances must not "
-                "be negative. "
-                f"Received: mean={mean}, variance={variance}"
+            raise refusal(
+                "`mean` and `variance` must have one value per feature, and variances must not be "
+                "negative",
+                f"mean={mean}, variance={variance}",
             )
         self.mean = [float(value) for value in mean]
         self.variance = [float(value) for value in variance]
@@ -341,8 +342,8 @@ class Preparation(Configurable, keras.layers.Layer):
         self.features = features and {name: kind.config() for name, kind in self._types.items()}
         columns = column_names(self._types)
         if len(columns) != len(self.mean):
-            raise ValueError(
-                f"`mean` must have a value for each of {columns}. Received: {len(self.mean)} values"
+            raise refusal(
+                f"`mean` must have a value for each of {columns}", f"{len(self.mean)} values"
             )
         self._standing = np.flatnonzero(
             [getattr(f, "within_list", False) for n, f in self._types.items() for _ in f.columns(n)]
@@ -387,9 +388,7 @@ class Preparation(Configurable, keras.layers.Layer):
         values = columns(types, tf.constant(rows, tf.float64)).numpy()
         if not len(rows) or np.isinf(values).any():
             received = f"{len(rows)} items, {int(np.isinf(values).sum())} infinite numbers"
-            raise ValueError(
-                f"`batches` must have at least one item and finite numbers. Received: {received}"
-            )
+            raise refusal("`batches` must have at least one item and finite numbers", received)
         moments = Moments.of(compressed(values))
         vocabularies = {}
         for texts in others:
@@ -442,9 +441,9 @@ class Preparation(Configurable, keras.layers.Layer):
         """Checks the number of features."""
         shape = features_shape(input_shape)
         if shape[-1] != self.num_features:
-            raise ValueError(
-                f"Features must have shape [batch_size, list_size, {self.num_features}]. "
-                f"Received: {tuple(shape)}"
+            raise refusal(
+                f"Features must have shape [batch_size, list_size, {self.num_features}]",
+                tuple(shape),
             )
         self.built = True
 
@@ -562,8 +561,9 @@ def features_shape(input_shape: Any) -> Any:
 def _features(inputs: Mapping[str, Any]) -> Any:
     names = [name for name in inputs if name not in ("mask", "texts")]
     if len(names) != 1 or "mask" not in inputs:
-        raise ValueError(
-            "Inputs must be the features, or a dict of the features, `mask` and, if there are any, "
-            f"`texts`. Received: {sorted(inputs)}"
+        raise refusal(
+            "Inputs must be the features, or a dict of the features, `mask` and, if there are "
+            "any, `texts`",
+            sorted(inputs),
         )
     return inputs[names[0]]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
 Array = NDArray[np.float64]
@@ -83,9 +84,10 @@ class Recalibrated(Configurable, keras.Model):
             or np.any(np.diff(knots) <= 0.0)
             or np.any(np.diff(values) < 0)
         ):
-            raise ValueError(
-                "`knots` and `values` must have the same length, `knots` increase and `values` not "
-                f"decrease. Received: knots={list(knots)}, values={list(values)}"
+            raise refusal(
+                "`knots` and `values` must have the same length, `knots` increase and `values` "
+                "not decrease",
+                f"knots={list(knots)}, values={list(values)}",
             )
         super().__init__(name=name, **kwargs)
         self.model = model
@@ -167,22 +169,21 @@ def recalibrate(
         [[0.  0.  0.5 0.5]]
     """
     if method not in ("isotonic", "platt"):
-        raise ValueError(f"`method` must be 'isotonic' or 'platt'. Received: method={method!r}")
+        raise refusal("`method` must be 'isotonic' or 'platt'", method=method)
     scores, labels, weights = _items(model, lists)
     if not np.isfinite(scores).all():
-        raise ValueError(f"scores must be finite. Received: {scores[~np.isfinite(scores)][0]}")
+        raise refusal("scores must be finite", scores[~np.isfinite(scores)][0])
     counts = len(np.unique(labels)), len(np.unique(scores))
     if min(counts) < 2:
-        raise ValueError(
+        raise refusal(
             "Expected at least two different labels and two different scores of items of positive "
-            f"weight. Received: {counts[0]} and {counts[1]} of {len(labels)} items"
+            "weight",
+            f"{counts[0]} and {counts[1]} of {len(labels)} items",
         )
     max_label = max(float(labels.max()), 1.0)
     slope, intercept = _platt(scores, labels / max_label, weights)
     if not slope > 0.0:
-        raise ValueError(
-            f"labels must rise with the scores. Received: a slope of {slope:.3g} of the log-odds"
-        )
+        raise refusal("labels must rise with the scores", f"a slope of {slope:.3g} of the log-odds")
     knots, values = _isotonic(scores, labels, weights) if method == "isotonic" else ([], [])
     return Recalibrated(model, slope, intercept, knots, values, max_label)
 

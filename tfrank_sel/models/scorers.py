@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Positive
 from tfrank_sel.models.preparation import Preparation, features_and_mask, features_shape, inputs_of
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -109,14 +110,14 @@ class Perceptron(Configurable, keras.Model):
         # float16 cannot represent the integers of embeddings; the layers cast their inputs
         super().__init__(name=name, autocast=False, **kwargs)
         if any(units < 1 for units in hidden_units) or not 0.0 <= dropout < 1.0:
-            raise ValueError(
-                "`hidden_units` must be positive and `dropout` in [0, 1). "
-                f"Received: hidden_units={hidden_units}, dropout={dropout}"
+            raise refusal(
+                "`hidden_units` must be positive and `dropout` in [0, 1)",
+                f"hidden_units={hidden_units}, dropout={dropout}",
             )
         if num_heads < 0 or (num_heads and (not hidden_units or hidden_units[-1] % num_heads)):
-            raise ValueError(
-                "`num_heads` must divide the last of `hidden_units` or be 0. "
-                f"Received: hidden_units={hidden_units}, num_heads={num_heads}"
+            raise refusal(
+                "`num_heads` must divide the last of `hidden_units` or be 0",
+                f"hidden_units={hidden_units}, num_heads={num_heads}",
             )
         self.hidden_units = [int(units) for units in hidden_units]
         self.dropout = dropout
@@ -364,7 +365,7 @@ class ListScorer(Prepared):
         **kwargs: Any,
     ) -> None:
         if not hidden_units:
-            raise ValueError(f"`hidden_units` must not be empty. Received: {hidden_units}")
+            raise refusal("`hidden_units` must not be empty", hidden_units)
         preparation = Preparation(mean, variance, within_list=True)
         network = Perceptron(hidden_units, dropout, num_heads)
         super().__init__(preparation, network, name, **kwargs)

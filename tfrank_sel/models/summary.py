@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrank_sel.features import Category, Feature
+from tfrank_sel.refusals import refusal
 from tfrank_sel.spelling import spelled
 
 BLOCK = 2**16  # items at a time that are copied to float64
@@ -40,9 +41,9 @@ def moments(
         values.reshape([-1, values.shape[-1]]) if mask is None else values[np.asarray(mask, bool)]
     )
     if not rows.size or not np.isfinite(rows).all():
-        raise ValueError(
-            "`features` must have at least one item and finite values. "
-            f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
+        raise refusal(
+            "`features` must have at least one item and finite values",
+            f"{len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite",
         )
     blocks = (rows[i : i + BLOCK].astype(np.float64) for i in range(0, len(rows), BLOCK))
     total = functools.reduce(Moments.merged, (Moments.of(compressed(x)) for x in blocks))

@@ -8,6 +8,7 @@ import numpy as np
 from tfrank_sel.models.ensemble import Ensemble
 from tfrank_sel.models.preparation import Preparation
 from tfrank_sel.models.scorers import Perceptron, Prepared
+from tfrank_sel.refusals import refusal
 
 
 def warm_start(model: keras.Model, before: keras.Model) -> None:
@@ -47,9 +48,9 @@ def warm_start(model: keras.Model, before: keras.Model) -> None:
     """
     new, old = members_of(model), members_of(before)
     if len(new) != len(old):
-        raise ValueError(
-            "`model` and `before` must have the same number of members. "
-            f"Received: {len(new)} and {len(old)} members"
+        raise refusal(
+            "`model` and `before` must have the same number of members",
+            f"{len(new)} and {len(old)} members",
         )
     pairs = [(_network(one), _values(one, other)) for one, other in zip(new, old, strict=True)]
     for network, values in pairs:  # none if a shape was wrong
@@ -77,14 +78,13 @@ def _values(model: keras.Model, before: keras.Model) -> list[np.ndarray]:
     for weight, value in zip(weights, values, strict=False):
         if tuple(weight.shape) != value.shape:
             name = getattr(weight, "path", weight.name)
-            raise ValueError(
+            raise refusal(
                 f"`before` must have the weights of `model`. Weight {name!r} must have shape "
-                f"{tuple(weight.shape)}. Received: {value.shape}"
+                f"{tuple(weight.shape)}",
+                value.shape,
             )
     if len(weights) != len(values):
-        raise ValueError(
-            f"`before` must have the weights of `model`, {len(weights)}. Received: {len(values)}"
-        )
+        raise refusal(f"`before` must have the weights of `model`, {len(weights)}", len(values))
     return values
 
 

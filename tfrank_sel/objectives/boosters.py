@@ -20,6 +20,7 @@ from tfrank_sel.objectives.lists import (
     check_labels,
     content,
 )
+from tfrank_sel.refusals import received, refusal
 
 Metric = ListwiseMetric | ItemMetric | ListwiseLoss
 
@@ -40,7 +41,7 @@ class Measured:
 
     def __init__(self, metric: Metric) -> None:
         if not isinstance(metric, Metric):
-            raise TypeError(f"`metric` must be a metric or a loss. Received: metric={metric!r}")
+            raise TypeError(received("`metric` must be a metric or a loss", metric=metric))
         self.metric = metric.over_ties() if isinstance(metric, RankedMetric) else metric
         self._lists = functools.lru_cache(DATA_SETS)(self._read)
         if isinstance(metric, ListwiseMetric):
@@ -312,15 +313,17 @@ def train_catboost(
 def _check(pool: Any) -> None:
     unsummed = [*pool.get_text_feature_indices(), *pool.get_embedding_feature_indices()]
     if unsummed:
-        raise ValueError(
-            "CatBoost cannot sum trees with text or embedding features. Received: a pool with "
-            f"features {unsummed} of these kinds. Replace them by numerical or categorical ones."
+        raise refusal(
+            "CatBoost cannot sum trees with text or embedding features",
+            f"a pool with features {unsummed} of these kinds. Replace them by numerical or "
+            "categorical ones.",
         )
     categorical = pool.get_cat_feature_indices()
     if categorical and pool.is_quantized():
-        raise ValueError(
-            "A pool with categorical features must not be quantized. Received: a quantized pool "
-            f"with categorical features {categorical}. Pass the pool without `quantize`."
+        raise refusal(
+            "A pool with categorical features must not be quantized",
+            f"a quantized pool with categorical features {categorical}. Pass the pool without "
+            "`quantize`.",
         )
 
 
@@ -328,7 +331,7 @@ def _sizes(pool: Any) -> Any:
     """Returns the sizes of the lists of a pool."""
     hashes = pool.get_group_id_hash()
     if hashes is None:
-        raise ValueError("Lists are needed: give the pool `group_id`. Received: a pool without it")
+        raise refusal("Lists are needed: give the pool `group_id`", "a pool without it")
     ids = np.asarray(hashes)
     starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
     return np.diff(np.append(starts, len(ids)))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.objectives.lists import check_labels
+from tfrank_sel.refusals import received, refusal
 
 # from scores, and whether their gradient is needed, to the value and the gradient
 Evaluate = Callable[[NDArray[Any], bool], tuple[float, NDArray[Any] | None]]
@@ -49,11 +50,10 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
         ```
     """
     if not isinstance(loss, ListwiseLoss):
-        raise TypeError(f"`loss` must be a `losses.ListwiseLoss`. Received: loss={loss!r}")
+        raise TypeError(received("`loss` must be a `losses.ListwiseLoss`", loss=loss))
     if loss.reduction in (None, "none"):
-        raise ValueError(
-            "`loss` must have a reduction to a scalar, such as 'sum'. "
-            f"Received: reduction={loss.reduction!r}"
+        raise refusal(
+            "`loss` must have a reduction to a scalar, such as 'sum'", reduction=loss.reduction
         )
     node = _node()
     value_and_gradient = tf.function(
@@ -157,16 +157,16 @@ def _checked(
 ) -> NDArray[Any] | None:
     """Checks lists that lie one after the other, and makes a column of weights per list."""
     if mask is not None:
-        raise ValueError("`mask` is for padded lists, and `group` for others. Received: both")
+        raise refusal("`mask` is for padded lists, and `group` for others", "both")
     if group.sum() != count:
-        raise ValueError(
-            "The sizes in `group` must add up to the number of scores. "
-            f"Received: sum(group)={group.sum()}, len(scores)={count}"
+        raise refusal(
+            "The sizes in `group` must add up to the number of scores",
+            f"sum(group)={group.sum()}, len(scores)={count}",
         )
     if weights is not None and len(weights) not in (count, len(group)):
-        raise ValueError(
-            "`weights` must have one number per item or per list. "
-            f"Received: len(weights)={len(weights)}, for {count} items in {len(group)} lists"
+        raise refusal(
+            "`weights` must have one number per item or per list",
+            f"len(weights)={len(weights)}, for {count} items in {len(group)} lists",
         )
     return weights[:, np.newaxis] if weights is not None and len(weights) == len(group) else weights
 

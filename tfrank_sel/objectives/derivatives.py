@@ -26,6 +26,7 @@ from tfrank_sel.objectives.lists import (
     content,
 )
 from tfrank_sel.ops import masking
+from tfrank_sel.refusals import received, refusal
 
 STEP = 1 / 32  # of a central difference: float32 keeps four digits of it
 SEPARABLE = (  # losses of a diagonal Hessian
@@ -321,7 +322,7 @@ def _seeds(seed: Tensor, count: int) -> Tensor:
 
 def _check(loss: ListwiseLoss, probes: int, floor: float) -> None:
     if not isinstance(loss, ListwiseLoss):
-        raise TypeError(f"`loss` must be a `losses.ListwiseLoss`. Received: loss={loss!r}")
+        raise TypeError(received("`loss` must be a `losses.ListwiseLoss`", loss=loss))
     if isinstance(loss, ScoreVectorLoss):
         raise ValueError(
             f"{type(loss).__name__} takes several scores for an item, but trees give one."
@@ -334,6 +335,6 @@ def _check(loss: ListwiseLoss, probes: int, floor: float) -> None:
             "list depends on other lists, on padding or on the number of items."
         )
     if probes < 1 or probes & (probes - 1):
-        raise ValueError(f"`probes` must be a power of two. Received: probes={probes}")
+        raise refusal("`probes` must be a power of two", probes=probes)
     if not floor > 0.0:
-        raise ValueError(f"`floor` must be positive. Received: floor={floor}")
+        raise refusal("`floor` must be positive", floor=floor)

@@ -12,6 +12,7 @@ from tensorflow import Tensor
 
 from tfrank_sel.listwise import Listwise
 from tfrank_sel.metrics import ItemMetric, ListwiseMetric
+from tfrank_sel.refusals import refusal
 
 # widths to choose from: powers of two, and one size between two of them
 SIZES = np.sort(np.outer(2 ** np.arange(3, 31), [1.0, 1.5]).astype(np.int32).ravel())
@@ -84,22 +85,22 @@ class PaddedLists(NamedTuple):
 def content(labels: ArrayLike, weights: ArrayLike | None, group: ArrayLike | None) -> Content:
     """Checks labels, weights and sizes of lists, and returns their bytes."""
     if group is None:
-        raise ValueError(
-            "Lists are needed: give the data the sizes of the lists, `group`. Received: group=None"
+        raise refusal(
+            "Lists are needed: give the data the sizes of the lists, `group`", "group=None"
         )
     y, sizes = np.asarray(labels, np.float64).ravel(), np.asarray(group, np.int64).ravel()
     if sizes.sum() != len(y):
-        raise ValueError(
-            "The sizes in `group` must add up to the number of labels. "
-            f"Received: sum(group)={sizes.sum()}, len(labels)={len(y)}"
+        raise refusal(
+            "The sizes in `group` must add up to the number of labels",
+            f"sum(group)={sizes.sum()}, len(labels)={len(y)}",
         )
     if weights is None:
         return y.tobytes(), None, sizes.tobytes()
     w = np.asarray(weights, np.float64).ravel()
     if len(w) not in (len(y), len(sizes)):
-        raise ValueError(
-            "`weights` must have one number per item or per list. "
-            f"Received: len(weights)={len(w)}, for {len(y)} items in {len(sizes)} lists"
+        raise refusal(
+            "`weights` must have one number per item or per list",
+            f"len(weights)={len(w)}, for {len(y)} items in {len(sizes)} lists",
         )
     return y.tobytes(), w.tobytes(), sizes.tobytes()
 
@@ -108,9 +109,9 @@ def as_scores(scores: ArrayLike, count: int) -> NDArray[np.float64]:
     """Checks that there is a score for each item."""
     values = np.ascontiguousarray(scores, np.float64).ravel()
     if len(values) != count:
-        raise ValueError(
-            "`scores` must have one number per label. "
-            f"Received: len(scores)={len(values)}, len(labels)={count}"
+        raise refusal(
+            "`scores` must have one number per label",
+            f"len(scores)={len(values)}, len(labels)={count}",
         )
     return values
 

@@ -5,6 +5,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.refusals import received
+
 
 def of_items(y_true: Any, y_pred: Any, are_relevances: bool) -> Any:
     """Converts indices of the relevant item of each list to labels of items.
@@ -98,8 +100,8 @@ def _refusal(y_true: Tensor, scores: tf.TensorShape, are_relevances: bool) -> st
     if are_relevances:
         accepted = ", or the index of its relevant item, one integer per list"
         advice = "tf.cast(y_true, tf.int32)"
-    return (
-        f"`y_true` must have a label for each item, [batch_size, list_size]{accepted}. Received: "
+    return received(
+        f"`y_true` must have a label for each item, [batch_size, list_size]{accepted}",
         f"y_true.shape={y_true.shape}, {y_true.dtype.name}, y_pred.shape={scores}. "
-        f"If these are indices of relevant items, write {advice}"
+        f"If these are indices of relevant items, write {advice}",
     )

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.refusals import refusal
+
 SCORES = 450_000  # numbers per block, so that inputs and intermediate results stay in cache
 UNKNOWN_SIZE = 1024  # the assumed list size if it is known only when the graph runs
 FACTORS = 5  # items of a lane per step: the lane is read and written once for all of them
@@ -39,7 +41,7 @@ def log_symmetric(x: Tensor, degree: int) -> Tensor:
         The logarithms, `[batch_size, degree + 1]`; -inf for a degree above the number of items.
     """
     if degree < 0:
-        raise ValueError(f"`degree` must be at least 0. Received: degree={degree}")
+        raise refusal("`degree` must be at least 0", degree=degree)
     nothing = tf.constant(-math.inf, x.dtype)
     empty = tf.zeros([tf.shape(x)[0], 1], x.dtype)
     start = tf.pad(empty, [[0, 0], [0, degree]], constant_values=nothing)
@@ -490,7 +492,7 @@ def soft_kth_largest_beside(
         The soft score of the others and the score of the item, both `[batch_size]` and float64.
     """
     if k < 1:
-        raise ValueError(f"`k` must be positive. Received: k={k}")
+        raise refusal("`k` must be positive", k=k)
     if not tf.is_tensor(scale):
         scale = tf.constant(scale, tf.float64)  # a cast would make it float32 first
     scale = tf.cast(scale, tf.float64)

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfrank_sel import kept
 from tfrank_sel.locks import created
+from tfrank_sel.refusals import refusal
 from tfrank_sel.training import networks
 from tfrank_sel.training.settings import SettingsLike
 
@@ -177,9 +178,9 @@ class Backup:
             place, (mine, saved) = next(
                 (place, pair) for place, pair in enumerate(pairs) if pair[0] != pair[1]
             )
-            raise ValueError(
-                f"{self._path} is the backup of another training: variable {place} must be {mine}. "
-                f"Received: {saved}. Remove the file to train from the start"
+            raise refusal(
+                f"{self._path} is the backup of another training: variable {place} must be {mine}",
+                f"{saved}. Remove the file to train from the start",
             )
         for variable, value in zip(variables, self._arrays, strict=False):
             variable.assign(value)

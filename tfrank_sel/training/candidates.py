@@ -13,6 +13,7 @@ from tfrank_sel import losses, models, objectives
 from tfrank_sel.arguments import Checked
 from tfrank_sel.losses import lambdas
 from tfrank_sel.objectives.lists import check_labels
+from tfrank_sel.refusals import refusal
 from tfrank_sel.training import has_lightgbm
 from tfrank_sel.training.settings import LOSSES, SettingsLike
 from tfrank_sel.training.trees import DEFAULTS, LAMBDARANK, MOST, name_of
@@ -92,9 +93,7 @@ def check_names(argument: str, given: Sequence[keras.losses.Loss | str]) -> None
     """Raises a `ValueError` if there is no loss, or two objects have the same name."""
     names = [loss.name for loss in given if not isinstance(loss, str)]
     if not given or len(set(names)) < len(names):
-        raise ValueError(
-            f"`{argument}` must be one or several with unique names. Received: {names}"
-        )
+        raise refusal(f"`{argument}` must be one or several with unique names", names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,16 +126,14 @@ class Trees(Checked):
             if not isinstance(loss, str):
                 objectives.Derivatives(loss)
             elif loss != LAMBDARANK:
-                raise ValueError(f"losses must be objects, or {LAMBDARANK!r}. Received: {loss!r}")
+                raise refusal(f"losses must be objects, or {LAMBDARANK!r}", repr(loss))
         if unknown := sorted(self.parameters.keys() - DEFAULTS.keys()):
             accepted = ", ".join(DEFAULTS)
-            raise ValueError(f"parameters must be among {accepted}. Received: {unknown}")
+            raise refusal(f"parameters must be among {accepted}", unknown)
         values = {**DEFAULTS, **self.parameters}
         if not all(isinstance(x, (int, float)) for x in values.values()) or values[MOST] < 1:
             received = dict(self.parameters)
-            raise ValueError(
-                f"parameters must be numbers, and {MOST} at least 1. Received: {received}"
-            )
+            raise refusal(f"parameters must be numbers, and {MOST} at least 1", received)
 
     @property
     def names(self) -> list[str]:
@@ -243,10 +240,10 @@ class Candidate(Checked):
         except (AttributeError, ImportError, TypeError, ValueError):
             found = False
         if not found or "__main__" in (*modules, make.__module__):
-            raise ValueError(
+            raise refusal(
                 "a candidate for other machines must have losses that are registered with Keras "
-                "and a `make_model` that is a function, all of modules that can be imported. "
-                f"Received: {self}"
+                "and a `make_model` that is a function, all of modules that can be imported",
+                self,
             )
         return config
 

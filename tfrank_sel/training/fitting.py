@@ -19,6 +19,7 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Group, MeanLogs
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
+from tfrank_sel.refusals import received
 from tfrank_sel.training import networks, trees
 from tfrank_sel.training.callbacks import Backup, Epoch, Hooks, Resumption, Stopwatch, variables_of
 from tfrank_sel.training.candidates import Candidate
@@ -243,8 +244,10 @@ def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
     found = [x for x in members_of(start) if not isinstance(parts_of(x)[1], models.BoostedTrees)]
     if len(found) != count:
         raise StartError(
-            f"`start` must be of as many networks as there are losses, {count}. "
-            f"Received: {start.name!r}, of {len(found)}"
+            received(
+                f"`start` must be of as many networks as there are losses, {count}",
+                f"{start.name!r}, of {len(found)}",
+            )
         )
     return found
 

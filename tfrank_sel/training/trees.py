@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfrank_sel import losses, metrics, models, objectives
 from tfrank_sel.data.cache import LABELS, WEIGHTS, Cache
 from tfrank_sel.ops.ranking import gain_arguments
+from tfrank_sel.refusals import received
 
 LAMBDARANK = "lambdarank"  # LightGBM's own objective
 MOST = "num_iterations"  # maximum number of trees
@@ -127,7 +128,7 @@ def train(
     try:
         booster = lightgbm.train(given, data, most, **measured)
     except lightgbm.basic.LightGBMError as error:
-        raise TreesError(f"must suit LightGBM. Received: {error}") from error
+        raise TreesError(received("must suit LightGBM", error)) from error
     seconds = (time.perf_counter() - began) / booster.current_iteration()
     booster.best_iteration = _best(means) if means else most
     measures = {"val_ndcg": history} if history else {}

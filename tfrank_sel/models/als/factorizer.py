@@ -24,6 +24,7 @@ from tfrank_sel.models.als.objectives import (
 from tfrank_sel.models.als.retrieval import Explanation, explained
 from tfrank_sel.models.als.solver import Solver
 from tfrank_sel.models.scorers import TwoTower
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
 if TYPE_CHECKING:
@@ -122,11 +123,11 @@ class RGFactorizer(Configurable):
         device: str | None = None,
     ) -> None:
         if dtype not in ("float32", "float64"):
-            raise ValueError(f"`dtype` must be float32 or float64. Received: dtype={dtype}")
+            raise refusal("`dtype` must be float32 or float64", f"dtype={dtype}")
         if device is not None and cg_steps:
-            raise ValueError(
-                "`cg_steps` must be None or 0 on a `device`, whose solutions are exact. "
-                f"Received: cg_steps={cg_steps}, device={device}"
+            raise refusal(
+                "`cg_steps` must be None or 0 on a `device`, whose solutions are exact",
+                f"cg_steps={cg_steps}, device={device}",
             )
         self.objective = objective
         self.num_factors = num_factors
@@ -174,7 +175,7 @@ class RGFactorizer(Configurable):
         """
         interactions, known_ids = ids.numbered(interactions)
         if known_ids[0] is not None and not isinstance(group, SingleProcess):
-            raise ValueError("Interactions of several processes must be indices. Received: a frame")
+            raise refusal("Interactions of several processes must be indices", "a frame")
         self.user_ids_, self.item_ids_ = known_ids
         matrix = as_matrix(interactions)
         num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
@@ -292,9 +293,9 @@ class RGFactorizer(Configurable):
         elif items is None and index.num_items == len(factors):
             result = index.best(self.user_factors_[rows], k, seen, threads)
         else:
-            raise ValueError(
-                f"`index` must be of the {len(factors)} items, and excludes `items`. "
-                f"Received: {index.num_items} items in `index`, items={items!r}"
+            raise refusal(
+                f"`index` must be of the {len(factors)} items, and excludes `items`",
+                f"{index.num_items} items in `index`, items={items!r}",
             )
         best = ids.named(result[0], self.item_ids_)
         return (best, result[1]) if users.ndim else (best[0], result[1][0])
@@ -389,9 +390,9 @@ class RGFactorizer(Configurable):
             factors = self._random(matrix.shape, first_user)
         users, items = (np.asarray(side, self.dtype, order="C") for side in factors)
         if [users.shape, items.shape] != shapes:
-            raise ValueError(
-                f"Factors must have shapes {shapes[0]} and {shapes[1]}. "
-                f"Received: {users.shape} and {items.shape}"
+            raise refusal(
+                f"Factors must have shapes {shapes[0]} and {shapes[1]}",
+                f"{users.shape} and {items.shape}",
             )
         self.user_factors_, self.item_factors_, self.seen_ = users, items, matrix
 
@@ -403,9 +404,8 @@ class RGFactorizer(Configurable):
         num_users, num_items = matrix.shape
         weights = np.ones(num_users) if list_weights is None else np.asarray(list_weights, float)
         if weights.shape != (num_users,) or not np.all(weights >= 0.0):
-            raise ValueError(
-                f"`list_weights` must be {num_users} non-negative weights. "
-                f"Received: shape {weights.shape}"
+            raise refusal(
+                f"`list_weights` must be {num_users} non-negative weights", f"shape {weights.shape}"
             )
         weights = weights * activity_weights(np.diff(matrix.indptr), self.activity_exponent, group)
         counts = group.total(np.bincount(matrix.indices, minlength=num_items))

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.models.als import retrieval
 from tfrank_sel.models.als.interactions import names_of, split_columns
+from tfrank_sel.refusals import refusal
 
 Ids = NDArray[Any]
 
@@ -61,7 +62,7 @@ def rows(name: str, given: ArrayLike, count: int, ids: Ids | None) -> NDArray[np
         return retrieval.indices(name, given, count)
     column = _alike(name, np.asarray(given), ids)
     if unknown := np.setdiff1d(column, ids).tolist():
-        raise ValueError(f"`{name}` must be ids of the fit. Received: {unknown[:5]}")
+        raise refusal(f"`{name}` must be ids of the fit", unknown[:5])
     return _places(column, ids)
 
 
@@ -75,9 +76,9 @@ def named(indices: NDArray[Any], ids: Ids | None) -> NDArray[Any]:
 def _is_frame(interactions: Any, known: Pair | None) -> bool:
     is_frame = names_of(interactions) is not None
     if known is not None and is_frame != (known[0] is not None):
-        raise ValueError(
-            "Interactions must be a frame of ids if, and only if, those of the fit were one. "
-            f"Received: {type(interactions).__name__}"
+        raise refusal(
+            "Interactions must be a frame of ids if, and only if, those of the fit were one",
+            type(interactions).__name__,
         )
     return is_frame
 
@@ -86,9 +87,9 @@ def _checked(name: str, column: Ids) -> Ids:
     if column.dtype.kind == "O" and len(kinds := {*map(type, column.flat)}) == 1:
         column = column.astype(kinds.pop())  # of one type, so that no value is changed
     if column.dtype.kind not in "iuU":
-        raise ValueError(
-            f"The ids of `{name}` must be all texts or all integers. "
-            f"Received: dtype={column.dtype}, such as {column[:1].tolist()}"
+        raise refusal(
+            f"The ids of `{name}` must be all texts or all integers",
+            f"dtype={column.dtype}, such as {column[:1].tolist()}",
         )
     if column.dtype.kind == "U" or (column.dtype == np.uint64 and np.any(column > _LARGEST)):
         return column
@@ -98,16 +99,16 @@ def _checked(name: str, column: Ids) -> Ids:
 def _alike(name: str, column: Ids, ids: Ids) -> Ids:
     column = _checked(name, column) if column.size else column.astype(ids.dtype)
     if (column.dtype.kind == "U") != (ids.dtype.kind == "U"):
-        raise ValueError(
-            f"The ids of `{name}` must be of the type of the fit, {ids.dtype}. "
-            f"Received: {column.dtype}"
+        raise refusal(
+            f"The ids of `{name}` must be of the type of the fit, {ids.dtype}", column.dtype
         )
     if ids.dtype.kind != "U" and column.size:  # of int64 and uint64 together NumPy makes floats
         limits = np.iinfo(ids.dtype)
         if int(column.min()) < limits.min or int(column.max()) > limits.max:
-            raise ValueError(
+            raise refusal(
                 f"The ids of `{name}` must be from {limits.min} to {limits.max}, as those of the "
-                f"fit; texts have no limits. Received: from {column.min()} to {column.max()}"
+                "fit; texts have no limits",
+                f"from {column.min()} to {column.max()}",
             )
         column = column.astype(ids.dtype)
     return column

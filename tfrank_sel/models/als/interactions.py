@@ -6,6 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from tfrank_sel.refusals import received, refusal
+
 Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
 
 _COLUMNS = ("user", "item", "gain")
@@ -33,9 +35,7 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
     if sp.issparse(interactions):
         matrix = sp.csr_matrix(interactions.astype(_wide(interactions.dtype)), copy=True)
         if shape is not None and matrix.shape != tuple(shape):
-            raise ValueError(
-                f"`interactions` must have shape {tuple(shape)}. Received: shape={matrix.shape}"
-            )
+            raise refusal(f"`interactions` must have shape {tuple(shape)}", shape=matrix.shape)
     else:
         users, items, gains = split_columns(interactions)
         _check_ids("user", users, None if shape is None else shape[0])
@@ -44,9 +44,9 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
         matrix = sp.csr_matrix((gains, (users, items)), shape=shape)
     matrix.sum_duplicates()
     if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0):
-        raise ValueError(
-            "Gains must be finite and not negative. Received: gains from "
-            f"{matrix.data.min()} to {matrix.data.max()}"
+        raise refusal(
+            "Gains must be finite and not negative",
+            f"gains from {matrix.data.min()} to {matrix.data.max()}",
         )
     matrix.eliminate_zeros()
     return matrix
@@ -84,9 +84,10 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
         if {"user", "item"} <= set(names):
             names = [name for name in _COLUMNS if name in names]
         elif len(names) not in (2, 3):
-            raise ValueError(
-                "`interactions` must have columns `user`, `item` and maybe `gain`, or only columns "
-                f"of these, in this order: `frame[[users, items]]`. Received: columns={names}"
+            raise refusal(
+                "`interactions` must have columns `user`, `item` and maybe `gain`, or only "
+                "columns of these, in this order: `frame[[users, items]]`",
+                columns=names,
             )
         columns = [np.asarray(interactions[name]) for name in names]
     elif isinstance(interactions, np.ndarray) and interactions.ndim == 2:
@@ -97,14 +98,16 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
         columns = [np.asarray(column) for column in interactions]
     else:
         raise TypeError(
-            "`interactions` must be a SciPy sparse matrix, a frame or table with columns "
-            "`user` and `item`, a tuple of arrays, or an array with one row per pair. "
-            f"Received: {type(interactions).__name__}"
+            received(
+                "`interactions` must be a SciPy sparse matrix, a frame or table with columns "
+                "`user` and `item`, a tuple of arrays, or an array with one row per pair",
+                type(interactions).__name__,
+            )
         )
     if len(columns) not in (2, 3) or len({column.shape for column in columns}) != 1:
-        raise ValueError(
-            "Users, items and gains (if given) must be columns of equal length. "
-            f"Received: shapes {[column.shape for column in columns]}"
+        raise refusal(
+            "Users, items and gains (if given) must be columns of equal length",
+            f"shapes {[column.shape for column in columns]}",
         )
     gains = columns[2] if len(columns) == 3 else np.ones(len(columns[0]), np.float32)
     return columns[0], columns[1], gains
@@ -112,17 +115,15 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
 
 def _check_ids(name: str, ids: NDArray[Any], count: int | None) -> None:
     if not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(
-            f"`{name}` must be integers from 0, or ids in a frame. Received: dtype={ids.dtype}"
-        )
+        raise refusal(f"`{name}` must be integers from 0, or ids in a frame", dtype=ids.dtype)
     if len(ids) and (ids.min() < 0 or (count is not None and ids.max() >= count)):
-        raise ValueError(
-            f"`{name}` must be from 0 to {'any' if count is None else count - 1}. "
-            f"Received: from {ids.min()} to {ids.max()}"
+        raise refusal(
+            f"`{name}` must be from 0 to {'any' if count is None else count - 1}",
+            f"from {ids.min()} to {ids.max()}",
         )
     if count is None and len(ids) and ids.max() >= _GAPS * len(ids) + _FREE:
-        raise ValueError(
-            f"`{name}` must be indices from 0 without large gaps. "
-            f"Received: {len(ids)} interactions, indices up to {ids.max()}. Pass a frame: its "
-            "columns are ids, which may be any texts or integers"
+        raise refusal(
+            f"`{name}` must be indices from 0 without large gaps",
+            f"{len(ids)} interactions, indices up to {ids.max()}. Pass a frame: its columns are "
+            "ids, which may be any texts or integers",
         )

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.models.als.retrieval import Array, Ids, marked
+from tfrank_sel.refusals import refusal
 
 try:
     import faiss
@@ -52,16 +53,16 @@ class ItemIndex:
     ) -> None:
         factors = np.ascontiguousarray(items, np.float32)
         if factors.ndim != 2 or not len(factors):
-            raise ValueError(f"`items` must be a matrix with rows. Received: shape {factors.shape}")
+            raise refusal("`items` must be a matrix with rows", f"shape {factors.shape}")
         if num_clusters is None:
             num_clusters = max(1, round(len(factors) ** 0.5))
         if probes is None:
             probes = min(num_clusters, max(_FEWEST_PROBES, -(-num_clusters // 10)))
         if not 1 <= probes <= num_clusters <= len(factors):
-            raise ValueError(
+            raise refusal(
                 "`num_clusters` must be from 1 to the number of items, and `probes` from 1 to "
-                f"`num_clusters`. Received: num_clusters={num_clusters}, probes={probes}, "
-                f"{len(factors)} items"
+                "`num_clusters`",
+                f"num_clusters={num_clusters}, probes={probes}, {len(factors)} items",
             )
         self.num_items, self.probes = len(factors), probes
         centres = faiss.IndexFlatIP(factors.shape[1])
@@ -87,7 +88,7 @@ class ItemIndex:
             ValueError: If `k` is not positive.
         """
         if k < 1:
-            raise ValueError(f"`k` must be positive. Received: k={k}")
+            raise refusal("`k` must be positive", k=k)
         queries = np.ascontiguousarray(users, np.float32)
         counts = np.zeros(len(users), int) if seen is None else np.diff(seen.indptr)
         ids = np.full((len(users), k), -1, np.int32)

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 from tfrank_sel.models.als.objectives import Objective
+from tfrank_sel.refusals import refusal
 
 Array: TypeAlias = NDArray[np.floating]
 Ids: TypeAlias = NDArray[np.int32]
@@ -38,7 +39,7 @@ def best(
         ValueError: If `k` is not positive.
     """
     if k < 1:
-        raise ValueError(f"`k` must be positive. Received: k={k}")
+        raise refusal("`k` must be positive", k=k)
     ids = np.full((len(users), k), -1, np.int32)
     scores = np.full((len(users), k), -np.inf, items.dtype)
     chunk = max(1, _CHUNK_BYTES // (items.itemsize * max(1, len(items))))
@@ -79,9 +80,10 @@ def check_known(users: NDArray[Any], factors: Array) -> None:
     """Raises an error if users have no interactions: their vector 0 scores all items alike."""
     unknown = users[~factors[users].any(axis=1)]
     if len(unknown):
-        raise ValueError(
-            "`users` must have interactions. Received: users without interactions "
-            f"{unknown[:5].tolist()}. Recommend popular items to them: `seen_.getnnz(axis=0)`"
+        raise refusal(
+            "`users` must have interactions",
+            f"users without interactions {unknown[:5].tolist()}. Recommend popular items to them: "
+            "`seen_.getnnz(axis=0)`",
         )
 
 
@@ -93,11 +95,9 @@ def indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     """
     array = np.asarray(given)
     if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"`{name}` must be integers. Received: dtype {array.dtype}")
+        raise refusal(f"`{name}` must be integers", f"dtype {array.dtype}")
     if array.size and not 0 <= array.min() <= array.max() < count:
-        raise ValueError(
-            f"`{name}` must lie from 0 to {count - 1}. Received: {array.min()} to {array.max()}"
-        )
+        raise refusal(f"`{name}` must lie from 0 to {count - 1}", f"{array.min()} to {array.max()}")
     return array.astype(np.int64)
 
 

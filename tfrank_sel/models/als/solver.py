@@ -15,6 +15,7 @@ from tfrank_sel.models.als import blocks, rows as kernels
 from tfrank_sel.models.als.objectives import Objective
 from tfrank_sel.models.als.rows import Array, Rows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
+from tfrank_sel.refusals import refusal
 
 Float64s: TypeAlias = NDArray[np.float64]
 
@@ -274,9 +275,10 @@ class Solver:
             self.on_rows(len(free))
         singular, count = self.group.total(np.array([failed, len(free)]))
         if singular:
-            raise ValueError(
+            raise refusal(
                 "The system of every row must be positive definite: raise `regularization` or "
-                f"lower `num_factors`. Received: {singular} singular of {count} rows"
+                "lower `num_factors`",
+                f"{singular} singular of {count} rows",
             )
 
     def _side(

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from tfrank_sel.models.als import ids, retrieval
 from tfrank_sel.models.als.factorizer import RGFactorizer
 from tfrank_sel.models.als.interactions import as_matrix, split_columns
+from tfrank_sel.refusals import refusal
 
 
 def tune(
@@ -66,14 +67,14 @@ def tune(
     known = model.arguments()
     unknown = sorted(set(search) - set(known))
     if unknown or "sweeps" in search or not all(len(values) for values in search.values()):
-        raise ValueError(
-            f"`search` must have values of arguments among {sorted(set(known) - {'sweeps'})}. "
-            f"Received: {dict(search)}"
+        raise refusal(
+            f"`search` must have values of arguments among {sorted(set(known) - {'sweeps'})}",
+            dict(search),
         )
     if not 0.0 < held_out < 1.0 or (trials is not None and trials < 1):
-        raise ValueError(
-            "`held_out` must be in (0, 1), and `trials` must be positive. "
-            f"Received: held_out={held_out}, trials={trials}"
+        raise refusal(
+            "`held_out` must be in (0, 1), and `trials` must be positive",
+            f"held_out={held_out}, trials={trials}",
         )
     random = np.random.default_rng(seed)
     interactions, known_ids = ids.numbered(interactions)
@@ -84,9 +85,9 @@ def tune(
     else:
         when = np.asarray(times)
         if when.shape != columns[0].shape:
-            raise ValueError(
-                "`times` must have a value for each interaction. "
-                f"Received: shape {when.shape}, of {len(columns[0])} interactions"
+            raise refusal(
+                "`times` must have a value for each interaction",
+                f"shape {when.shape}, of {len(columns[0])} interactions",
             )
         is_held_out = when > np.quantile(when, 1.0 - held_out, method="lower")
     train, validation = (
@@ -95,9 +96,9 @@ def tune(
     )
     validation = as_matrix(validation - validation.multiply(train != 0))
     if not validation.nnz or not train.nnz:
-        raise ValueError(
-            f"`held_out` must leave interactions in both parts. Received: {matrix.nnz} "
-            f"interactions, held_out={held_out}"
+        raise refusal(
+            "`held_out` must leave interactions in both parts",
+            f"{matrix.nnz} interactions, held_out={held_out}",
         )
     combinations = list(itertools.product(*search.values()))
     chosen = random.permutation(len(combinations))[:trials]

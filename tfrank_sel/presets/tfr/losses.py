@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfrank_sel import losses
 from tfrank_sel.losses import lambdas, targets
 from tfrank_sel.losses.bases import Normalizer
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 LambdaWeight = lambdas.LambdaWeight | None
@@ -37,7 +38,7 @@ def get(loss: str, **arguments: Any) -> losses.ListwiseLoss:
         0.5
     """
     if loss not in KEYS:
-        raise ValueError(f"No loss has this key. Received: {loss!r}. Accepted: {[*KEYS]}")
+        raise refusal("No loss has this key", f"{loss!r}. Accepted: {[*KEYS]}")
     return KEYS[loss](**arguments)
 
 

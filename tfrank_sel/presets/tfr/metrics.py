@@ -11,6 +11,7 @@ from typing import Any
 
 from tfrank_sel import metrics
 from tfrank_sel.ops import ranking
+from tfrank_sel.refusals import refusal
 
 Function = Callable[[Any], Any]
 BY_RELEVANCE: dict[str, Any] = {"averaging": metrics.averaging.BY_RELEVANCE}
@@ -34,7 +35,7 @@ def get(key: str, **arguments: Any) -> metrics.ListwiseMetric:
         5
     """
     if key not in KEYS:
-        raise ValueError(f"No metric has this key. Received: {key!r}. Accepted: {[*KEYS]}")
+        raise refusal("No metric has this key", f"{key!r}. Accepted: {[*KEYS]}")
     return KEYS[key](**arguments)
 
 
