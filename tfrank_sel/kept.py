@@ -18,7 +18,7 @@ Digests = Mapping[str, tuple[int, str]]  # size and digest of each file, by its 
 
 
 @contextlib.contextmanager
-def reading(path: str | os.PathLike[str], wanted: str) -> Iterator[None]:
+def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
     """Names a file in all errors of its reader, which may be those of any library.
 
     Args:
@@ -39,7 +39,7 @@ def reading(path: str | os.PathLike[str], wanted: str) -> Iterator[None]:
         if isinstance(error, ValueError) and str(error).startswith(os.fspath(path)):
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise refusal(f"{os.fspath(path)}: expected {wanted}", reason) from error
+        raise refusal(f"{os.fspath(path)}: expected {expected}", reason) from error
 
 
 @contextlib.contextmanager
@@ -80,24 +80,23 @@ def check(path: Path, kind: str) -> None:
     if not place.exists() and path.is_dir():
         return
     with reading(place, f"the digests of a {kind}"):
-        found = json.loads(place.read_text(encoding="utf-8"))
-        known = {str(name): (int(size), str(x)) for name, (size, x) in found["files"].items()}
-        received = found["kind"]
-        form, version = int(found["form"]), found["version"]
+        record = json.loads(place.read_text(encoding="utf-8"))
+        files = {str(name): (int(size), str(x)) for name, (size, x) in record["files"].items()}
+        given = record["kind"]
+        form, version = int(record["form"]), record["version"]
     if form > _FORM:
-        wanted = f"{place}: needs tfrank_sel {version} or later"
-        raise refusal(wanted, __version__)
-    if received != kind:
-        raise refusal(f"{path}: expected a {kind}", f"a {received}")
-    for name, (size, hashed) in known.items():
+        raise refusal(f"{place}: needs tfrank_sel {version} or later", __version__)
+    if given != kind:
+        raise refusal(f"{path}: expected a {kind}", f"a {given}")
+    for name, (size, hashed) in files.items():
         with open(path / name, "rb") as file:
             got = os.fstat(file.fileno()).st_size
             if got != size:
-                wanted = f"{path / name}: must have the {size} bytes that were written"
-                raise refusal(wanted, f"{got} bytes")
+                expected = f"{path / name}: must have the {size} bytes that were written"
+                raise refusal(expected, f"{got} bytes")
             if digest(file) != hashed:
-                wanted = f"{path / name}: must have the content that was written"
-                raise refusal(wanted, "another content")
+                expected = f"{path / name}: must have the content that was written"
+                raise refusal(expected, "another content")
 
 
 def write_json(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
@@ -116,10 +115,10 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
         OSError: If the file cannot be read.
         ValueError: If it is something else, or was changed.
     """
-    found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-    if found.pop("digest", None) not in (None, _digest(found)):
+    values: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    if values.pop("digest", None) not in (None, _digest(values)):
         raise ValueError("another content than was written (an edited file must have no `digest`)")
-    return found
+    return values
 
 
 def _digest(values: Mapping[str, Any]) -> str:
@@ -133,15 +132,15 @@ def digest(file: Any) -> str:
 
 def digests(path: Path) -> Digests:
     """Returns the size and the digest of each file in a folder and the folders in it."""
-    found = {}
+    files = {}
     for place in sorted(path.rglob("*")):
         if place.is_file() and place != path / DIGESTS:
             with place.open("rb") as file:
-                found[place.relative_to(path).as_posix()] = (place.stat().st_size, digest(file))
-    return found
+                files[place.relative_to(path).as_posix()] = (place.stat().st_size, digest(file))
+    return files
 
 
-def text(known: Digests, kind: str) -> str:
+def text(files: Digests, kind: str) -> str:
     """Returns the content of the file of digests."""
     values: dict[str, Any] = {"kind": kind, "form": _FORM, "version": __version__}
-    return json.dumps({**values, "files": known}, indent=1) + "\n"
+    return json.dumps({**values, "files": files}, indent=1) + "\n"

@@ -113,8 +113,8 @@ def held(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[N
         OSError: If the folder cannot be created.
     """
     if fcntl is None:
-        wanted = "writing a folder atomically requires the file locks of Linux or macOS"
-        raise ImportError(received(wanted, sys.platform))
+        expected = "writing a folder atomically requires the file locks of Linux or macOS"
+        raise ImportError(received(expected, sys.platform))
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         with _locked(folder, name, time.monotonic() + patience) as lock:

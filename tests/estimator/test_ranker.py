@@ -24,7 +24,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from tests.references.metrics import ndcg
 from tfrank_sel import Ranker, losses, models
 from tfrank_sel.estimator import ranker as ranker_module
-from tfrank_sel.estimator.lists import Groups, Lists, Matrices, split, weights_of
+from tfrank_sel.estimator.lists import FlatLists, Matrices, RowGroups, split, weights_of
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.pipelines.candidates import Candidate, Trees
 from tfrank_sel.training.trees import LAMBDARANK, name_of
@@ -33,7 +33,7 @@ QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_s
 
 
 def lists(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lists of 3 to 8 items whose relevance rises with the first column."""
+    """FlatLists of 3 to 8 items whose relevance rises with the first column."""
     rng = np.random.default_rng(seed)
     qid = np.repeat(rng.permutation(count), rng.integers(3, 9, count))
     X = rng.normal(size=(len(qid), 3)).astype("float32")
@@ -313,12 +313,12 @@ def test_the_extra_is_named_where_it_is_missing() -> None:
 
 
 def test_weights_of_lists_follow_the_first_rows_of_lists():
-    groups = Groups.of(5, ["b", "a", "b", "c", "a"], None)
+    groups = RowGroups.of(5, ["b", "a", "b", "c", "a"], None)
     found = weights_of([1.0, 2.0, 3.0], groups)
     np.testing.assert_array_equal(found, np.array([1.0, 2.0, 1.0, 3.0, 2.0])[groups.order])
 
 
 def test_at_least_one_list_is_held_out():
-    lists = Lists(Matrices(np.zeros([4, 1]), None), np.array([1, 2, 1]))
+    lists = FlatLists(Matrices(np.zeros([4, 1]), None), np.array([1, 2, 1]))
     learned, held_out = split(lists, 0.01, seed=0)
     assert (len(learned.sizes), len(held_out.sizes)) == (2, 1)

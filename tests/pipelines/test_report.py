@@ -20,7 +20,7 @@ from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Records
 from tfrank_sel.pipelines.reporting import card
 from tfrank_sel.pipelines.runs import Run
-from tfrank_sel.training.fitting import Fit, Trained, each_once
+from tfrank_sel.training.fitting import MemberFit, Trained, each_once
 
 SPEC = data.FeatureSpec(num_features=4)
 HISTORY = {
@@ -94,7 +94,7 @@ def test_the_page_names_losses_and_models(page):
 
 
 def test_a_training_that_two_models_share_is_drawn_once():
-    fits = [Fit("softmax_loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY) for _ in range(2)]
+    fits = [MemberFit("softmax_loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY) for _ in range(2)]
     candidate = Candidate(losses.SoftmaxLoss())
     found = {
         name: Trained(candidate, None, [], [fit])

@@ -89,10 +89,10 @@ def correct(
         raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
     with told():
         estimated = clicks.estimate(tables.log_of(table), method, unconnected=unconnected)
-        table, found, known = tables.covered(table, estimated, unconnected)
+        table, click_log, propensities = tables.covered(table, estimated, unconnected)
     with created(output) as written:
         with readable(log[0], "columns that Parquet can hold"), told():
-            parts = table.typed(), roles, found, known
+            parts = table.typed(), roles, click_log, propensities
             kept = tables.corrected(*parts, label, correction, least)
             parquet.write_table(kept, written)
         estimated.save(output.with_suffix(".propensities.json"))
@@ -150,9 +150,9 @@ def models(
     roles = {"query": query, "item": item, "position": position, "click": click}
     roles["session"] = session
     table = tables.read(stores.expand(log), roles, format=format)
-    found = clicks.compare(tables.log_of(table))
+    compared = clicks.compare(tables.log_of(table))
     print("model    log-likelihood per session  perplexity")
-    for fit in found:
+    for fit in compared:
         print(f"{fit.model:7}  {fit.log_likelihood:26.4f}  {fit.perplexity:10.4f}")
 
 
@@ -175,7 +175,7 @@ def value(
     The new ranker orders the items of each session by its score. Clicks on items that repeat share
     their impressions if the log has queries and items. Intervals leave out groups of queries.
     """
-    known = clicks.Propensities.load(propensities)
+    estimated = clicks.Propensities.load(propensities)
     roles = {"score": score, "position": position, "click": click, "session": session}
     paths = stores.expand(log)
     there = formats.names(paths, format)
@@ -184,8 +184,8 @@ def value(
     scores, sessions = table.numbers.pop("score"), table.ids["session"]
     # without a name, each session is a query, and each row an item of its own
     rows = {"query": sessions, "item": np.arange(len(sessions))}
-    found = clicks.Log(**{**rows, **table.ids}, **table.numbers)
-    values = clicks.reordered(found, known.nearest(found.positions), scores)
+    click_log = clicks.Log(**{**rows, **table.ids}, **table.numbers)
+    values = clicks.reordered(click_log, estimated.nearest(click_log.positions), scores)
     print("ranker      clicks per session  95 % interval  effective impressions")
     for name, x in values.items():
         print(f"{name:10}  {x.value:18.4f}  {x.low:.4f} to {x.high:.4f}  {x.effective:.0f}")
@@ -230,21 +230,21 @@ def interleaved(
     paths = stores.expand(log)
     if clicked:
         tables_of = stores.expand(clicked)
-        found = tables.joined_credits(paths, tables_of, {**roles, "item": item}, format=format)
+        credited = tables.joined_credits(paths, tables_of, {**roles, "item": item}, format=format)
     else:
         roles |= {"team": team} if credit is None else {"credit": credit}
-        found = tables.credits(paths, roles, format=format)
-    credits = found.values.round(9)  # what is 0 but for rounding decides nothing
+        credited = tables.credits(paths, roles, format=format)
+    credits = credited.values.round(9)  # what is 0 but for rounding decides nothing
     p = (
-        clicks.sign_test(credits, 0.0 * credits, found.queries)
-        if found.are_teams
-        else clicks.mean_test(credits, found.queries)
+        clicks.sign_test(credits, 0.0 * credits, credited.queries)
+        if credited.are_teams
+        else clicks.mean_test(credits, credited.queries)
     )
     wins = [int((sign * credits > 0.0).sum()) for sign in (1, -1)]
     print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(credits) - sum(wins)}")
     of_queries = "sessions as independent: name --query if queries repeat"
-    if found.queries is not None:
-        of_queries = f"sessions of {len(np.unique(found.queries))} queries"
+    if credited.queries is not None:
+        of_queries = f"sessions of {len(np.unique(credited.queries))} queries"
     print(f"p-value: {p:.4g} ({of_queries})")
 
 

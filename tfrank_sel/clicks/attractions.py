@@ -46,14 +46,14 @@ class Attractions:
         """
         scaled = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
         for _ in range(steps):
-            found = scaled * self.weights[self.group]
-            found /= found.sum(axis=1, keepdims=True)
-            weights = self.member.T @ found + _COUNT
+            posterior = scaled * self.weights[self.group]
+            posterior /= posterior.sum(axis=1, keepdims=True)
+            weights = self.member.T @ posterior + _COUNT
             weights /= weights.sum(axis=1, keepdims=True)
             change, self.weights = np.abs(weights - self.weights).max(), weights
             if change < _TOLERANCE:
                 break
-        return np.asarray(found, np.float64)
+        return np.asarray(posterior, np.float64)
 
     def mean(self, amounts: Floats, counts: Floats) -> Floats:
         """Means of the items after `amounts` of `counts` examinations were clicks, `[items]`.
@@ -87,13 +87,13 @@ def log_likelihood(
     """
     safe = np.clip(table, _SURE, 1.0 - _SURE)
     logs, rest = np.log(safe), np.log1p(-safe)
-    found, order = np.zeros((count, len(GRID))), np.argsort(items, kind="stable")
+    sums, order = np.zeros((count, len(GRID))), np.argsort(items, kind="stable")
     for first in range(0, len(order), _ROWS):
         rows = order[first : first + _ROWS]
         each = clicks[rows, np.newaxis] * logs[of[rows]] + others[rows, np.newaxis] * rest[of[rows]]
         starts = np.flatnonzero(np.diff(items[rows], prepend=-1))
-        found[items[rows][starts]] += np.add.reduceat(each, starts, axis=0)
-    return found
+        sums[items[rows][starts]] += np.add.reduceat(each, starts, axis=0)
+    return sums
 
 
 def expected(posterior: Floats, table: Floats, items: Integers, pools: Integers) -> Floats:

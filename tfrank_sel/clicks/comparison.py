@@ -54,16 +54,16 @@ def compare(
     if is_held.all() or not is_held.any():
         raise refusal("`held_out` must leave sessions on both sides", held_out)
     train, test = (log.part(np.flatnonzero(is_held[session] == x)) for x in (False, True))
-    found = []
+    compared = []
     for name in models:
         [fitted] = fits(train, name, [np.ones(len(train.items))])
         probable = fitted.clicked(test)
         click, none = (np.log(np.maximum(x, _SURE)) for x in (probable, 1.0 - probable))
         total = float(test.clicks @ click + (test.shown - test.clicks) @ none)
-        found.append(
+        compared.append(
             Fit(name, total / int(is_held.sum()), float(np.exp(-total / test.shown.sum())))
         )
-    return sorted(found, key=lambda fit: -fit.log_likelihood)
+    return sorted(compared, key=lambda fit: -fit.log_likelihood)
 
 
 def sample(log: Log, rows: int = 100_000, seed: int = 0) -> Log:

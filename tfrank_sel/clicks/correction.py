@@ -86,8 +86,8 @@ def labels(
         [0.4, 0.8]
     """
     if correction not in CORRECTIONS:
-        known = ", ".join(CORRECTIONS)
-        raise refusal(f"`correction` must be one of {known}", repr(correction))
+        accepted = ", ".join(CORRECTIONS)
+        raise refusal(f"`correction` must be one of {accepted}", repr(correction))
     if not 0.0 <= least <= 1.0:
         raise refusal("`least` must be from 0 to 1", least)
     fitted = None
@@ -110,8 +110,8 @@ def labels(
     elif fitted is not None:
         label = fitted.attraction
     else:
-        found = _posterior(log, examined, false)
-        label = refined(found, per_item(clicks), seen)
+        posterior = _posterior(log, examined, false)
+        label = refined(posterior, per_item(clicks), seen)
     if correction == "doubly_robust":
         divisor = np.maximum(np.maximum(seen, least * shown), _LEAST)  # some are never examined
         if regression is not None:
@@ -133,8 +133,8 @@ def _posterior(log: Log, examined: Floats, false: Floats) -> Floats:
     kinds, of = np.unique(np.stack([examined, false], axis=1), axis=0, return_inverse=True)
     table = np.outer(kinds[:, 0], GRID) + kinds[:, 1:]
     others = log.shown - log.clicks
-    found = log_likelihood(table, log.items, of.ravel(), log.clicks, others, log.num_items)
-    return Attractions(log).posterior(found)
+    likelihood = log_likelihood(table, log.items, of.ravel(), log.clicks, others, log.num_items)
+    return Attractions(log).posterior(likelihood)
 
 
 def effective(weights: ArrayLike) -> float:

@@ -189,11 +189,11 @@ def allocation(credits: Floats) -> Floats | None:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.where(step > _ROUNDING, inverse @ shifted / step, np.inf)
         basis[ratios.argmin()] = best
-    found = np.zeros(len(gains))
-    found[basis] = np.linalg.solve(columns[:, basis], columns[:, count])
-    if np.abs(found[count:]).max() > _ROUNDING:
+    solution = np.zeros(len(gains))
+    solution[basis] = np.linalg.solve(columns[:, basis], columns[:, count])
+    if np.abs(solution[count:]).max() > _ROUNDING:
         return None
-    probable = np.maximum(found[:count], 0.0)
+    probable = np.maximum(solution[:count], 0.0)
     return probable / probable.sum()
 
 

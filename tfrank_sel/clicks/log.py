@@ -132,20 +132,20 @@ class Log:
 
     def part(self, rows: Integers) -> "Log":
         """Returns the log of some of the rows, with the items and positions of this one."""
-        found = copy.copy(self)
-        found.pools = self.pools
+        log = copy.copy(self)
+        log.pools = self.pools
         for name in ("cells", "session_of_row", "units"):
-            found.__dict__.pop(name, None)
+            log.__dict__.pop(name, None)
         for name in ("queries", "items", "columns", "shown", "clicks", "_sessions"):
             if (values := getattr(self, name)) is not None:
-                setattr(found, name, values[rows])
-        return found
+                setattr(log, name, values[rows])
+        return log
 
     def moved(self, columns: Integers) -> "Log":
         """Returns the log with rows at other places of `positions`, `[rows]`."""
-        found = self.part(np.arange(len(columns)))
-        found.columns = columns
-        return found
+        log = self.part(np.arange(len(columns)))
+        log.columns = columns
+        return log
 
     @property
     def num_queries(self) -> int:

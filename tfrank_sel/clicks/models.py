@@ -130,8 +130,8 @@ class _Places:
         pools = log.pools
 
         def at(log: Log, columns: Integers) -> Floats:
-            found = expected(posterior, table, log.items, pools[columns])
-            return np.minimum(found * (attraction / coarse)[log.items], 1.0)
+            means = expected(posterior, table, log.items, pools[columns])
+            return np.minimum(means * (attraction / coarse)[log.items], 1.0)
 
         return Fitted(
             (examined / examined.max())[pools],
@@ -245,13 +245,13 @@ class _Reading:
 
         def clicked(log: Log) -> Floats:
             sessions = Sessions(log)
-            found = self._examined(sessions, user)[sessions.of_row]
-            return np.asarray(found * user.attraction[log.items])
+            chances = self._examined(sessions, user)[sessions.of_row]
+            return np.asarray(chances * user.attraction[log.items])
 
         def placed(columns: Integers) -> Floats:
             sessions = Sessions(self.log.moved(columns))
-            found = self._examined(sessions, user, known=False)[sessions.of_row]
-            return np.asarray(found * user.attraction[self.log.items])
+            chances = self._examined(sessions, user, by_clicks=False)[sessions.of_row]
+            return np.asarray(chances * user.attraction[self.log.items])
 
         return Fitted(
             self.sessions.means(examined, weight),
@@ -308,7 +308,7 @@ class _Reading:
             moves += float(seen[below] @ weight[below])
         return moves / max(stays, _LEAST)
 
-    def _examined(self, sessions: Sessions, user: _User, *, known: bool = True) -> Floats:
+    def _examined(self, sessions: Sessions, user: _User, *, by_clicks: bool = True) -> Floats:
         """Probability of examination of each place, `[places]`.
 
         Args:
@@ -321,7 +321,7 @@ class _Reading:
         examined = np.ones(len(a))
         for here, below in sessions.steps():
             now, chance, stay = examined[here], a[here], stays[here]
-            if known:
+            if by_clicks:
                 unclicked = now * (1.0 - chance) / np.maximum(1.0 - now * chance, _LEAST)
                 on = np.where(sessions.clicked[here], stay, unclicked)
             else:

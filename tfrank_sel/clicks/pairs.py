@@ -25,8 +25,8 @@ def groups(log: Log) -> list[list[int]]:
         >>> groups(log)
         [[1, 2], [3], [4]]
     """
-    found = connected(log)[log.pools]
-    return [log.positions[found == group].tolist() for group in dict.fromkeys(found.tolist())]
+    components = connected(log)[log.pools]
+    return [log.positions[components == x].tolist() for x in dict.fromkeys(components.tolist())]
 
 
 def connected(log: Log) -> Integers:
@@ -80,11 +80,11 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
         # the clicks at all j, and the variance of this sum
         amounts[:, :, k] = np.add.reduceat(share * clicks, starts, axis=1)
         spread[:, :, k] = np.add.reduceat(share**2 * clicks, starts, axis=1)
-    known = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
-    safe = np.where(known, amounts, 1.0)
+    valid = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
+    safe = np.where(valid, amounts, 1.0)
     ratios = np.log(safe) - np.log(safe.transpose(0, 2, 1))
-    relative = np.where(known, np.maximum(spread, 1e-12) / safe**2, 0.0)
-    precision = np.where(known, 1.0 / np.maximum(relative + relative.transpose(0, 2, 1), 1e-12), 0)
+    relative = np.where(valid, np.maximum(spread, 1e-12) / safe**2, 0.0)
+    precision = np.where(valid, 1.0 / np.maximum(relative + relative.transpose(0, 2, 1), 1e-12), 0)
     laplacian = np.eye(size) * precision.sum(axis=2)[:, None] - precision
     right = (precision * ratios).sum(axis=2)
     each = zip(laplacian, right, strict=True)

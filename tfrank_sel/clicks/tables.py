@@ -50,7 +50,7 @@ def read(
     Raises:
         InputError: If there is no row, and as `formats.table`.
     """
-    found = formats.table(
+    table = formats.table(
         paths,
         ids={role: name for role, name in roles.items() if role in _IDS},
         numbers={role: name for role, name in roles.items() if role not in _IDS},
@@ -59,9 +59,9 @@ def read(
         format=format,
         rejected=rejected,
     )
-    if not len(next(iter(found.ids.values()))):
+    if not len(next(iter(table.ids.values()))):
         raise InputError(paths[0], received("expected at least one row", "none"))
-    return found
+    return table
 
 
 def log_of(table: Table) -> Log:
@@ -113,13 +113,13 @@ def corrected(
         correction: As in `labels`.
         least: As in `labels`.
     """
-    found = labels(log, propensities, correction, least=least)
+    estimates = labels(log, propensities, correction, least=least)
     kept = {roles["query"], roles["item"]}
     dropped = {roles[x] for x in ("position", "click", "session") if x in roles} - kept
     first = np.unique(log.items, return_index=True)[1]
     order = np.argsort(first)
     rows = table.drop_columns(list(dropped)).take(first[order])
-    return rows.append_column(label, pa.array(found["label"][order]))
+    return rows.append_column(label, pa.array(estimates["label"][order]))
 
 
 class Credits(NamedTuple):
@@ -173,8 +173,8 @@ def joined_credits(
         InputError: If a file is no such file, or no click is on an item of the logs.
     """
     there = formats.names(clicked, format)
-    wanted = [x for x in ("session", "item", "click") if x != "click" or roles[x] in there]
-    named = {role: roles[role] for role in wanted}
+    needed = [x for x in ("session", "item", "click") if x != "click" or roles[x] in there]
+    named = {role: roles[role] for role in needed}
     table = read(clicked, named, are_counts=True, format=format)
     is_click = table.numbers.get("click", np.ones(len(table.ids["item"]))) > 0.0
     clicks = set(zip(table.ids["session"][is_click], table.ids["item"][is_click], strict=True))
@@ -200,6 +200,6 @@ def joined_credits(
         expected = f"expected a click on an item of a session of {logs[0]}"
         raise InputError(clicked[0], received(expected, "none"))
     sums = np.array([sum(credit for _, credit in x) for x in won.values()])
-    found = np.array([queries[x] for x in won], object)
+    names = np.array([queries[x] for x in won], object)
     is_told = "query" in roles or len(set(queries.values())) > 1
-    return Credits(sums, kind == "teams", found if is_told else None)
+    return Credits(sums, kind == "teams", names if is_told else None)

@@ -82,17 +82,17 @@ def read(
     """
     left_out: collections.Counter[str] = collections.Counter()
     asked = _queries(queries, format, left_out)
-    found = list(_events(events, format, {click: True, impression: False}, asked, left_out))
-    clicks = [x for x in found if x.is_click]
-    base = min([1, *(x.ordinal for x in found if x.ordinal is not None)])
-    shown = _impressions([x for x in found if not x.is_click], asked, base, left_out)
+    parsed = list(_events(events, format, {click: True, impression: False}, asked, left_out))
+    clicks = [x for x in parsed if x.is_click]
+    base = min([1, *(x.ordinal for x in parsed if x.ordinal is not None)])
+    shown = _impressions([x for x in parsed if not x.is_click], asked, base, left_out)
     has_impressions = bool(shown)
     if not has_impressions:
-        shown = {(x, item): own for x, one in asked.items() for item, (_, own) in one.hits.items()}
+        shown = {(x, item): own for x, q in asked.items() for item, (_, own) in q.hits.items()}
     clicked = set[tuple[str, str]]()
-    for one in clicks:
-        key = (one.session, one.item)
-        place = asked[one.session].place(one.item, one.ordinal, base)
+    for event in clicks:
+        key = (event.session, event.item)
+        place = asked[event.session].place(event.item, event.ordinal, base)
         if has_impressions and place is not None:  # what was clicked was shown
             shown.setdefault(key, place)
         if key in shown:
@@ -122,7 +122,7 @@ def told(left_out: Mapping[str, int]) -> str:
 def _queries(
     paths: Sequence[str], format: str | None, left_out: collections.Counter[str]
 ) -> dict[str, _Asked]:
-    found: dict[str, _Asked] = {}
+    asked: dict[str, _Asked] = {}
     for place, record in formats.dicts(paths, _QUERY, format):
         row = _source(place, record)
         if (session := _text(place, row, "query_id")) is None:
@@ -131,12 +131,12 @@ def _queries(
         hits = _field(row, "query_response_hit_ids")
         texts = [arrays.text(x) for x in hits] if isinstance(hits, list) else []
         page = [x for x in texts if x and not x.startswith(arrays.INVALID)]
-        found.setdefault(session, _Asked()).add(_text(place, row, "user_query"), page)
-    nameless = [session for session, one in found.items() if one.text is None]
+        asked.setdefault(session, _Asked()).add(_text(place, row, "user_query"), page)
+    nameless = [session for session, query in asked.items() if query.text is None]
     for session in nameless:
         left_out["queries without user_query"] += 1
-        del found[session]
-    return found
+        del asked[session]
+    return asked
 
 
 def _events(
@@ -161,19 +161,19 @@ def _events(
 
 
 def _impressions(
-    found: Sequence[_Event],
+    impressions: Sequence[_Event],
     asked: Mapping[str, _Asked],
     base: int,
     left_out: collections.Counter[str],
 ) -> dict[tuple[str, str], int]:
     """The place of each item of a session that was shown, the first one if there are several."""
     shown: dict[tuple[str, str], int] = {}
-    for one in found:
-        place = asked[one.session].place(one.item, one.ordinal, base)
+    for event in impressions:
+        place = asked[event.session].place(event.item, event.ordinal, base)
         if place is None:
             left_out["impressions without a position"] += 1
         else:
-            shown.setdefault((one.session, one.item), place)
+            shown.setdefault((event.session, event.item), place)
     return shown
 
 
@@ -184,23 +184,23 @@ def _table(
 ) -> Any:
     """The rows, by session in the order of the queries, and by position."""
     order = {session: number for number, session in enumerate(asked)}
-    found = sorted(shown.items(), key=lambda x: (order[x[0][0]], x[1]))
+    ordered = sorted(shown.items(), key=lambda x: (order[x[0][0]], x[1]))
     columns = {
-        "session": [session for (session, _), _ in found],
-        "query": [asked[session].text for (session, _), _ in found],
-        "item": [item for (_, item), _ in found],
-        "position": [place + 1 for _, place in found],
-        "click": [key in clicked for key, _ in found],
+        "session": [session for (session, _), _ in ordered],
+        "query": [asked[session].text for (session, _), _ in ordered],
+        "item": [item for (_, item), _ in ordered],
+        "position": [place + 1 for _, place in ordered],
+        "click": [key in clicked for key, _ in ordered],
     }
     return pa.table(columns)
 
 
 def _source(place: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document of a row of a search, or the row."""
-    found = record.get("_source", record)
-    if not isinstance(found, dict):
-        raise InputError(place, received("expected an object in '_source'", f"{found!r:.60}"))
-    return found
+    source = record.get("_source", record)
+    if not isinstance(source, dict):
+        raise InputError(place, received("expected an object in '_source'", f"{source!r:.60}"))
+    return source
 
 
 def _field(row: Any, *keys: str) -> Any:
@@ -211,11 +211,11 @@ def _field(row: Any, *keys: str) -> Any:
 
 def _text(place: str, row: Any, *keys: str) -> str | None:
     """A field as text, as identifiers in tables; None if it is missing or empty."""
-    found = arrays.text(_field(row, *keys))
-    if found is not None and found.startswith(arrays.INVALID):
+    text = arrays.text(_field(row, *keys))
+    if text is not None and text.startswith(arrays.INVALID):
         name = ".".join(keys)
-        raise InputError(place, received(f"{name!r} must be {rows.TEXT}", rows.shown(found)))
-    return found or None
+        raise InputError(place, received(f"{name!r} must be {rows.TEXT}", rows.shown(text)))
+    return text or None
 
 
 def _ordinal(value: Any) -> int | None:

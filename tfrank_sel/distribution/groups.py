@@ -153,12 +153,12 @@ class CollectiveGroup(Group):
     def gathered(self, rows: Array, needed: Indices = _ALL) -> Array:
         counts = self._each(np.array([len(rows)]))[:, 0]
         ends = np.cumsum(counts)
-        wanted = np.arange(ends[-1])[needed]
-        out = np.empty((len(wanted), *rows.shape[1:]), rows.dtype)
+        indices = np.arange(ends[-1])[needed]
+        out = np.empty((len(indices), *rows.shape[1:]), rows.dtype)
         for at, parts in self.pieces(rows):
             for begin, part in zip(ends - counts + at, parts, strict=True):
-                low, high = np.searchsorted(wanted, (begin, begin + len(part)))
-                out[low:high] = part[wanted[low:high] - begin]
+                low, high = np.searchsorted(indices, (begin, begin + len(part)))
+                out[low:high] = part[indices[low:high] - begin]
         return out
 
     def pieces(self, rows: Array) -> Iterator[tuple[int, list[Array]]]:
@@ -184,24 +184,24 @@ class CollectiveGroup(Group):
 
     def _mean(self, gradients: Iterable[tuple[Any, Any]], instance: int) -> list[tuple[Any, Any]]:
         """The mean gradients, exchanged as one vector."""
-        known = [(tf.convert_to_tensor(g), v) for g, v in gradients if g is not None]
-        dtype = max((g.dtype for g, _ in known), key=lambda dtype: dtype.size)
-        flat = tf.concat([tf.reshape(tf.cast(g, dtype), [-1]) for g, _ in known], axis=0)
+        present = [(tf.convert_to_tensor(g), v) for g, v in gradients if g is not None]
+        dtype = max((g.dtype for g, _ in present), key=lambda dtype: dtype.size)
+        flat = tf.concat([tf.reshape(tf.cast(g, dtype), [-1]) for g, _ in present], axis=0)
         mean = self._sum(flat, instance) / tf.cast(self.size, dtype)
-        parts = tf.split(mean, [tf.size(g) for g, _ in known])
+        parts = tf.split(mean, [tf.size(g) for g, _ in present])
         return [
             (tf.cast(tf.reshape(part, v.shape), g.dtype), v)
-            for part, (g, v) in zip(parts, known, strict=True)
+            for part, (g, v) in zip(parts, present, strict=True)
         ]
 
     def _each(self, values: Array) -> Array:
         """Returns the stacked arrays of all processes, which have the same shape."""
         words = tf.constant(values.ravel().view(np.float32))  # of any dtype
         with tf.device(self._device):
-            found = tf.raw_ops.CollectiveGatherV2(
+            gathered = tf.raw_ops.CollectiveGatherV2(
                 input=words, **self._keys(next(self._instances))
             ).numpy()
-        return found.view(values.dtype).reshape(self.size, *values.shape)
+        return gathered.view(values.dtype).reshape(self.size, *values.shape)
 
     # An operation, because `strategy.run` fails in the loop that Keras makes of
     # `steps_per_execution`: it cannot hand a new key to each step. TensorFlow remembers the shape

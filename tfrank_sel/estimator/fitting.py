@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfrank_sel import models
 from tfrank_sel.arguments import Count, OpenShare
-from tfrank_sel.estimator.lists import Lists
+from tfrank_sel.estimator.lists import FlatLists
 from tfrank_sel.features import Feature
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
@@ -28,8 +28,8 @@ class Parameters(Settings):
 
 def train(
     candidate: Candidate,
-    learned: Lists,
-    held_out: Lists | None,
+    learned: FlatLists,
+    held_out: FlatLists | None,
     features: Mapping[str, Feature] | None,
     settings: Parameters,
 ) -> fitting.Trained:
@@ -55,11 +55,11 @@ def train(
         return fitting.train(candidate, preparation, lists, settings, hooks)
 
 
-def _told() -> Callable[[fitting.Fit], None]:
+def _told() -> Callable[[fitting.MemberFit], None]:
     """A function that prints how the training of each model went, and its time."""
     began = time.perf_counter()
 
-    def tell(fit: fitting.Fit) -> None:
+    def tell(fit: fitting.MemberFit) -> None:
         nonlocal began
         before, began = began, time.perf_counter()
         print(f"{fit}, {began - before:.1f} s")

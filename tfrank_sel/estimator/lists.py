@@ -20,7 +20,7 @@ from tfrank_sel.refusals import refusal
 BLOCK = 2**16  # items of a padded batch
 
 
-class Groups(NamedTuple):
+class RowGroups(NamedTuple):
     """The lists that rows belong to.
 
     Args:
@@ -81,7 +81,7 @@ class Matrices(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Lists:
+class FlatLists:
     """Lists of items, one after the other, without padding.
 
     Args:
@@ -96,7 +96,7 @@ class Lists:
     labels: np.ndarray | None = None
     weights: np.ndarray | None = None
 
-    def take(self, lists: np.ndarray) -> "Lists":
+    def take(self, lists: np.ndarray) -> "FlatLists":
         """Returns some of the lists, in the order they have here.
 
         Args:
@@ -104,7 +104,7 @@ class Lists:
         """
         rows = np.repeat(lists, self.sizes)
         numbers, texts = self.matrices
-        return Lists(
+        return FlatLists(
             Matrices(numbers[rows], None if texts is None else texts[rows]),
             self.sizes[lists],
             None if self.labels is None else self.labels[rows],
@@ -132,8 +132,8 @@ class Lists:
             inputs = {"features": padded(self.matrices.numbers[rows], mask, 0.0)}
             if self.matrices.texts is not None:
                 inputs["texts"] = padded(self.matrices.texts[rows], mask, "")
-            found = {name: tf.constant(x) for name, x in inputs.items()}
-            yield rows, {**found, "mask": tf.constant(mask)}, mask
+            tensors = {name: tf.constant(x) for name, x in inputs.items()}
+            yield rows, {**tensors, "mask": tf.constant(mask)}, mask
             begin = end
 
     def dataset(self) -> tf.data.Dataset:
@@ -152,9 +152,9 @@ class Lists:
 
 def padded(values: np.ndarray, mask: np.ndarray, fill: Any) -> np.ndarray:
     """Returns values of items as `[batch_size, list_size, ...]`, with `fill` at padding."""
-    found = np.full([*mask.shape, *values.shape[1:]], fill, values.dtype)
-    found[mask] = values
-    return found
+    filled = np.full([*mask.shape, *values.shape[1:]], fill, values.dtype)
+    filled[mask] = values
+    return filled
 
 
 def labels_of(y: Any, rows: int) -> np.ndarray:
@@ -163,19 +163,19 @@ def labels_of(y: Any, rows: int) -> np.ndarray:
     Raises:
         ValueError: If they are not one finite number a row, or one is negative.
     """
-    found: np.ndarray = column_or_1d(
+    labels: np.ndarray = column_or_1d(
         check_array(y, ensure_2d=False, dtype=np.float32, input_name="y"), warn=True
     )
-    check_consistent_length(np.empty(rows), found)
-    if (found < 0.0).any():
+    check_consistent_length(np.empty(rows), labels)
+    if (labels < 0.0).any():
         raise refusal(
             "`y` must not be negative",
-            f"{found.min():g}. Subtract the smallest value, or map -1 and 1 to 0 and 1.",
+            f"{labels.min():g}. Subtract the smallest value, or map -1 and 1 to 0 and 1.",
         )
-    return found
+    return labels
 
 
-def weights_of(sample_weight: Any, groups: Groups) -> np.ndarray | None:
+def weights_of(sample_weight: Any, groups: RowGroups) -> np.ndarray | None:
     """Returns the weights of items, list by list, as float32; None for none.
 
     Args:
@@ -188,25 +188,25 @@ def weights_of(sample_weight: Any, groups: Groups) -> np.ndarray | None:
     """
     if sample_weight is None:
         return None
-    found: np.ndarray = column_or_1d(
+    weights: np.ndarray = column_or_1d(
         check_array(sample_weight, ensure_2d=False, dtype=np.float32, input_name="sample_weight")
     )
     sizes, order = groups
-    if len(found) not in (len(order), len(sizes)):
+    if len(weights) not in (len(order), len(sizes)):
         raise refusal(
             f"`sample_weight` must have a value for each of {len(order)} rows, or for each of "
             f"{len(sizes)} lists",
-            f"{len(found)} values",
+            f"{len(weights)} values",
         )
-    if (found < 0.0).any() or not found.any():
+    if (weights < 0.0).any() or not weights.any():
         raise refusal(
             "`sample_weight` must not be negative, and one weight must not be zero",
-            f"values from {found.min():g} to {found.max():g}",
+            f"values from {weights.min():g} to {weights.max():g}",
         )
-    return found[order] if len(found) == len(order) else np.repeat(found, sizes)
+    return weights[order] if len(weights) == len(order) else np.repeat(weights, sizes)
 
 
-def split(lists: Lists, share: float | None, seed: int) -> tuple[Lists, Lists | None]:
+def split(lists: FlatLists, share: float | None, seed: int) -> tuple[FlatLists, FlatLists | None]:
     """Divides lists at random into those to learn from and those held out.
 
     Args:
@@ -223,7 +223,7 @@ def split(lists: Lists, share: float | None, seed: int) -> tuple[Lists, Lists | 
     return lists.take(~is_held_out), lists.take(is_held_out)
 
 
-def check_comparable(lists: Lists) -> None:
+def check_comparable(lists: FlatLists) -> None:
     """Raises a `ValueError` if no list has two different labels."""
     assert lists.labels is not None
     starts = np.cumsum(lists.sizes) - lists.sizes
@@ -249,18 +249,18 @@ def types_of(frame: Any) -> dict[str, Feature]:
         ValueError: If no column can have a type.
     """
     table = frames.arrow_table(frame, array)
-    found, left_out = tables.propose(table.schema, table, ONLY_FEATURES)
+    types, left_out = tables.propose(table.schema, table, ONLY_FEATURES)
     if left_out:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         warnings.warn(
             f"columns are left out. Give `features` a type to keep them. {reasons}", stacklevel=4
         )
-    if not found:
+    if not types:
         raise refusal("`X` must have a column of features", table.schema.names)
-    return found
+    return types
 
 
-def matrices(frame: Any, features: Mapping[str, Feature], groups: Groups) -> Matrices:
+def matrices(frame: Any, features: Mapping[str, Feature], groups: RowGroups) -> Matrices:
     """Returns the features of a frame, list by list.
 
     What belongs to the query is that of the first row of its list.

@@ -17,9 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.estimator import fitting
 from tfrank_sel.estimator.lists import (
-    Groups,
-    Lists,
+    FlatLists,
     Matrices,
+    RowGroups,
     check_comparable,
     labels_of,
     matrices,
@@ -195,13 +195,13 @@ class Ranker(BaseEstimator):
             fit.loss if fit.unit == "epoch" else fit.loss.removesuffix("_trees"): dict(fit.history)
             for fit in trained.fits
         }
-        self.n_iter_ = max(len(found.get("loss", ())) for found in self.history_.values())
+        self.n_iter_ = max(len(history.get("loss", ())) for history in self.history_.values())
         texts = learned.matrices.texts
         self._scorer = Scorer(
             self.model_, learned.matrices.numbers.shape[1], 0 if texts is None else texts.shape[1]
         )
         self._seed = seed
-        self._measured: Lists | None = held_out or learned
+        self._measured: FlatLists | None = held_out or learned
         self._importances: np.ndarray | None = None
         self.fit_time_ = time.perf_counter() - began
         if settings.verbose:
@@ -224,9 +224,9 @@ class Ranker(BaseEstimator):
         """
         check_is_fitted(self)
         items, groups = self._read(X, qid, group)
-        found = np.empty(len(groups.order), np.float32)
-        found[groups.order] = self._scorer.scores(Lists(items, groups.sizes))
-        return found
+        scores = np.empty(len(groups.order), np.float32)
+        scores[groups.order] = self._scorer.scores(FlatLists(items, groups.sizes))
+        return scores
 
     def score(self, X: Any, y: Any, *, qid: Any = None, group: Any = None) -> float:
         """Returns the mean NDCG@10 of the lists, with the gain `2^y - 1`, in [0, 1].
@@ -299,12 +299,12 @@ class Ranker(BaseEstimator):
         """The losses, one or several, or those of the default."""
         if self.loss is None:
             return [*default_losses(), *([trees.LAMBDARANK] if has_lightgbm() else [])]
-        found = list(self.loss) if isinstance(self.loss, Sequence) else [self.loss]
-        if not found or not all(isinstance(loss, keras.losses.Loss) for loss in found):
-            wanted = "`loss` must be None, a loss of Keras or a sequence of losses"
-            raise TypeError(received(wanted, repr(self.loss)))
-        check_names("loss", found)
-        return found
+        losses = list(self.loss) if isinstance(self.loss, Sequence) else [self.loss]
+        if not losses or not all(isinstance(loss, keras.losses.Loss) for loss in losses):
+            expected = "`loss` must be None, a loss of Keras or a sequence of losses"
+            raise TypeError(received(expected, repr(self.loss)))
+        check_names("loss", losses)
+        return losses
 
     def _candidate(
         self, kinds: Sequence[keras.losses.Loss | str], size: int, is_measured: bool
@@ -327,7 +327,7 @@ class Ranker(BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _read(self, X: Any, qid: Any, group: Any) -> tuple[Matrices, Groups]:
+    def _read(self, X: Any, qid: Any, group: Any) -> tuple[Matrices, RowGroups]:
         """The features of rows, list by list, and the lists that they belong to."""
         if self.features_ is None:
             X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float32)
@@ -337,46 +337,46 @@ class Ranker(BaseEstimator):
                 raise refusal("`X` must be a frame, as in `fit`", type(X))
         rows = X.shape[0]
         if qid is None and group is None and rows > self._longest:
-            told = f"`qid` and `group` are missing: all {rows} rows are ranked as one list"
-            warnings.warn(told, stacklevel=4)
-        groups = Groups.of(rows, qid, group)
+            message = f"`qid` and `group` are missing: all {rows} rows are ranked as one list"
+            warnings.warn(message, stacklevel=4)
+        groups = RowGroups.of(rows, qid, group)
         if self.features_ is not None:
             return matrices(X, self.features_, groups), groups
         X = X[groups.order]
         return Matrices(X.toarray() if sparse.issparse(X) else X), groups
 
-    def _lists(self, X: Any, y: Any, qid: Any, group: Any, sample_weight: Any = None) -> Lists:
+    def _lists(self, X: Any, y: Any, qid: Any, group: Any, sample_weight: Any = None) -> FlatLists:
         items, groups = self._read(X, qid, group)
         labels = labels_of(y, len(groups.order))[groups.order]
-        return Lists(items, groups.sizes, labels, weights_of(sample_weight, groups))
+        return FlatLists(items, groups.sizes, labels, weights_of(sample_weight, groups))
 
-    def _evaluated(self, eval_set: Any, eval_qid: Any, eval_group: Any) -> Lists | None:
+    def _evaluated(self, eval_set: Any, eval_qid: Any, eval_group: Any) -> FlatLists | None:
         """The lists that a user holds out."""
         lengths = [None if x is None else len(x) for x in (eval_set, eval_qid, eval_group)]
         if lengths == [None, None, None]:
             return None
         if lengths[0] is None or {*lengths} - {None, 1}:
-            wanted = "`eval_set` must be [(X, y)], with `eval_qid` [qid] or `eval_group` [group]"
-            raise ValueError(f"{wanted}. Received lengths: {lengths}")
+            expected = "`eval_set` must be [(X, y)], with `eval_qid` [qid] or `eval_group` [group]"
+            raise ValueError(f"{expected}. Received lengths: {lengths}")
         [[X, y]], [qid], [group] = eval_set, eval_qid or [None], eval_group or [None]
         return self._lists(X, y, qid, group)
 
-    def _drops(self, lists: Lists) -> np.ndarray:
+    def _drops(self, lists: FlatLists) -> np.ndarray:
         """The mean drop of NDCG@10 of lists for each column of `X`."""
 
         def values(items: Mapping[str, np.ndarray]) -> np.ndarray:
             return self._scorer.ndcgs(dataclasses.replace(lists, matrices=Matrices(**items)))
 
         items = {name: x for name, x in lists.matrices._asdict().items() if x is not None}
-        found = importances(values, items, lists.sizes, self._columns(), seed=self._seed)
-        return np.array([one.drop for one in found.values()])
+        measured = importances(values, items, lists.sizes, self._columns(), seed=self._seed)
+        return np.array([importance.drop for importance in measured.values()])
 
     def _columns(self) -> dict[str, list[tuple[str, int]]]:
         """The columns of the matrices for each column of `X`, by name or index."""
         if self.features_ is None:
             return {str(column): [("numbers", column)] for column in range(self.n_features_in_)}
-        found: dict[str, list[tuple[str, int]]] = {name: [] for name in self.feature_names_in_}
+        columns: dict[str, list[tuple[str, int]]] = {name: [] for name in self.feature_names_in_}
         for name, _, is_text, span in spans(self.features_):
             matrix = "texts" if is_text else "numbers"
-            found[name] = [(matrix, column) for column in range(span.start, span.stop)]
-        return found
+            columns[name] = [(matrix, column) for column in range(span.start, span.stop)]
+        return columns

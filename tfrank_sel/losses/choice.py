@@ -143,10 +143,10 @@ def design(
     # a sigmoid covers no more than the start of a very long tail, which a line covers
     for ranks, (place, reach) in itertools.product([ranking, False][: 1 + ranking], tried):
         recipe = _recipe(lists, sensitivity, ranks, place)
-        found = _made(recipe, place, reach, sensitivity, lists, share, kwargs)
-        if found.verdict.status != "invalid":
-            return found
-        first = first or (found.verdict, place, reach)
+        candidate = _made(recipe, place, reach, sensitivity, lists, share, kwargs)
+        if candidate.verdict.status != "invalid":
+            return candidate
+        first = first or (candidate.verdict, place, reach)
     assert first is not None
     verdict, place, reach = first
     raise refusal(
@@ -159,48 +159,48 @@ def _made(
     recipe: "_Recipe",
     at: float,
     width: float,
-    wanted: Wanted,
+    sensitivity: Wanted,
     scores: ArrayLike,
     share: float,
     kwargs: dict[str, Any],
 ) -> Design:
     loss = recipe.make(at, width, kwargs)
-    verdict = judge(loss, wanted, scores, share)
+    verdict = judge(loss, sensitivity, scores, share)
     return Design(loss, f"{recipe.why} {verdict.reason}", verdict)
 
 
 def _tried(
-    lists: Array, wanted: Wanted, at: float | None, width: float | None, share: float
+    lists: Array, sensitivity: Wanted, at: float | None, width: float | None, share: float
 ) -> Iterator[tuple[float, float]]:
     """Yields `at` and `width`, the simplest first: a long tail or many zeros need others."""
     below, above = _bounds(lists, share)
     median, deviation = float(np.nanmedian(lists)), float(np.nanstd(lists))
     low, high = _median(lists, lists < below), _median(lists, lists > above)
     ends = {"low_score": [below], "high_score": [above], "clip_low": [above, (above + high) / 2.0]}
-    for place in ends.get(wanted, [median, (low + high) / 2.0]) if at is None else [at]:
+    for place in ends.get(sensitivity, [median, (low + high) / 2.0]) if at is None else [at]:
         reach = min(deviation, abs(place - median) or deviation)
         far = [abs(place - x) for x in (low, high)]
         widths = [reach * factor for factor in (1.0, 2.0, 4.0, 8.0, 0.5, 0.25)]
-        for one in [*widths, *far, *(x / 2.0 for x in far)] if width is None else [width]:
-            if one > 0.0:
-                yield place, one
+        for trial in [*widths, *far, *(x / 2.0 for x in far)] if width is None else [width]:
+            if trial > 0.0:
+                yield place, trial
 
 
-def _recipe(lists: Array, wanted: Wanted, ranking: bool, at: float) -> "_Recipe":
+def _recipe(lists: Array, sensitivity: Wanted, ranking: bool, at: float) -> "_Recipe":
     regions = {"low_score": lists < at, "high_score": lists > at}
-    if wanted in regions and len(np.unique(lists[~np.isnan(lists)])) > 2:
-        region = lists[regions[wanted]]
-        return _of_scores(wanted, ranking, float(np.median(region)) if region.size else at)
-    return (_RANKING if ranking else _ALONE)[wanted]
+    if sensitivity in regions and len(np.unique(lists[~np.isnan(lists)])) > 2:
+        region = lists[regions[sensitivity]]
+        return _of_scores(sensitivity, ranking, float(np.median(region)) if region.size else at)
+    return (_RANKING if ranking else _ALONE)[sensitivity]
 
 
-def _way_out(verdict: Verdict, wanted: Wanted, at: float | None, width: float | None) -> str:
+def _way_out(verdict: Verdict, sensitivity: Wanted, at: float | None, width: float | None) -> str:
     """Names the arguments that would fit."""
     if given := [name for name, x in (("at", at), ("width", width)) if x is not None]:
         return f"Leave out `{'` and `'.join(given)}`."
     low, _, high = verdict.sensitivities
     other = "low_score" if low > high else "high_score"
-    if wanted in ("high_norm", "low_norm"):
+    if sensitivity in ("high_norm", "low_norm"):
         return f"Scores of one tail have no norm: take {other!r}, or their logarithms."
     return f"Take another `share`, or {other!r}."
 
@@ -288,17 +288,17 @@ def judge(
 
 
 def _decide(
-    wanted: Wanted, measured: tuple[Wanted, ...], flat: bool, is_convex: bool, ranks: bool
+    sensitivity: Wanted, measured: tuple[Wanted, ...], flat: bool, is_convex: bool, ranks: bool
 ) -> tuple[Status, str]:
     if not is_convex:
         return "invalid", "the loss is not convex, and may have no minimum"
-    if wanted == "clip_low" and not flat:
+    if sensitivity == "clip_low" and not flat:
         return "invalid", "it is not flat at low scores"
-    if wanted != "clip_low" and wanted not in measured:
-        return "invalid", f"{' and '.join(measured) or 'no region'} stands out, not {wanted}"
-    if wanted != "low_norm" and not ranks:
-        return "region_only", f"{wanted}, as wanted, but it looks at each item for itself"
-    return "valid", f"{wanted}, as wanted, and convex"
+    if sensitivity != "clip_low" and sensitivity not in measured:
+        return "invalid", f"{' and '.join(measured) or 'no region'} stands out, not {sensitivity}"
+    if sensitivity != "low_norm" and not ranks:
+        return "region_only", f"{sensitivity}, as wanted, but it looks at each item for itself"
+    return "valid", f"{sensitivity}, as wanted, and convex"
 
 
 def _regions(sensitivities: Three) -> tuple[Wanted, ...]:
@@ -315,7 +315,7 @@ def _regions(sensitivities: Three) -> tuple[Wanted, ...]:
         "high_norm": stands_out(least, middle) and most <= BALANCE * least,
         "low_norm": stands_out(middle, low, high),
     }
-    return tuple(wanted for wanted, is_so in is_high.items() if is_so)
+    return tuple(region for region, is_so in is_high.items() if is_so)
 
 
 def _starts_flat(link: Link | CompositeSoftmax, levels: Sequence[float]) -> bool:
@@ -405,9 +405,9 @@ def _sum(why: str, link: Callable[..., ElementaryLink], reach: float) -> _Recipe
     return _Recipe(why, make)
 
 
-def _of_scores(wanted: Wanted, ranking: bool, median: float) -> _Recipe:
+def _of_scores(sensitivity: Wanted, ranking: bool, median: float) -> _Recipe:
     """A matching loss of a link that is steep in the region, whose scores have this median."""
-    side = 1.0 if wanted == "high_score" else -1.0
+    side = 1.0 if sensitivity == "high_score" else -1.0
 
     def sigmoid(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
         return MatchingLoss(Sigmoid(scale=3.0 / width, shift=median), **kwargs)

@@ -174,8 +174,8 @@ class NWayLoss(ListwiseLoss):
         if scores.shape[-1] is not None and scores.shape[-1] < 2:
             raise refusal("There must be at least two classes", f"y_pred.shape={scores.shape}")
         # a row is treated as an item with the smallest of its labels: NaN or below 0 is padding
-        known = tf.reduce_all(labels >= 0.0, axis=-1)
-        rows = tf.where(known, tf.zeros_like(scores[..., 0]), -1.0)
+        is_labelled = tf.reduce_all(labels >= 0.0, axis=-1)
+        rows = tf.where(is_labelled, tf.zeros_like(scores[..., 0]), -1.0)
         items = tf.zeros_like(rows)
         if keras_mask is not None:
             items._keras_mask = keras_mask

@@ -43,10 +43,10 @@ def mean_over_relevant(
     """
     kth, _ = selection.kth_largest_beside(_only(scores, mask & (labels <= 0.0)), None)
     exists = kth > -math.inf
-    wanted = tf.where(exists, kth, 0.0) + margin * selection.k
-    # wanted - scores, without the rounding of what is wanted to the dtype of the scores
-    head = tf.cast(wanted, scores.dtype)
-    rest = tf.cast(wanted - tf.cast(head, wanted.dtype), scores.dtype)
+    required = tf.where(exists, kth, 0.0) + margin * selection.k
+    # required - scores, without the rounding of `required` to the dtype of the scores
+    head = tf.cast(required, scores.dtype)
+    rest = tf.cast(required - tf.cast(head, required.dtype), scores.dtype)
     missing = (head[:, tf.newaxis] - scores) + rest[:, tf.newaxis]
     losses = selection.hinge(missing / selection.k)
     return tf.where(exists, mean_by_label(weights * losses, labels, mask), 0.0)

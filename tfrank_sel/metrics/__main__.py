@@ -214,10 +214,11 @@ def _most_different(compared: "Comparison", count: int) -> str:
     from tfrank_sel.metrics import comparison
 
     text = ""
-    for one in compared.differences:
-        most = compared.most_different(one.metric, one.a, one.b, count)
-        if one.slice == comparison.ALL and most:
-            text += f"\n\n| {one.metric} of query | {one.a} | {one.b} |\n| --- | --- | --- |"
+    for difference in compared.differences:
+        most = compared.most_different(difference.metric, difference.a, difference.b, count)
+        if difference.slice == comparison.ALL and most:
+            text += f"\n\n| {difference.metric} of query | {difference.a} | {difference.b} |"
+            text += "\n| --- | --- | --- |"
             text += "".join(f"\n| {x.query} | {x.a:.4f} | {x.b:.4f} |" for x in most)
     return text
 

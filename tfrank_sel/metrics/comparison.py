@@ -136,7 +136,7 @@ class Comparison:
 
     def markdown(self) -> str:
         """Returns the differences as a table in Markdown."""
-        rows = [[x.replace("|", "\\|") for x in one.cells()] for one in self.differences]
+        rows = [[cell.replace("|", "\\|") for cell in x.cells()] for x in self.differences]
         lines = [_HEAD, ["---"] * len(_HEAD), *rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -147,10 +147,10 @@ class Comparison:
             count: Maximum number of queries of each metric and pair of runs.
         """
         rows = []
-        for one in self.differences:
-            row = dataclasses.asdict(one)
-            if one.slice == ALL:
-                most = self.most_different(one.metric, one.a, one.b, count)
+        for difference in self.differences:
+            row = dataclasses.asdict(difference)
+            if difference.slice == ALL:
+                most = self.most_different(difference.metric, difference.a, difference.b, count)
                 row["most_different"] = [dataclasses.asdict(x) for x in most]
             rows.append(row)
         return json.dumps({"differences": rows}, indent=2)
@@ -165,9 +165,9 @@ class Comparison:
             f"{x.metric}: {x.b} - {x.a}" + (f", {x.slice}" if x.slice != ALL else "")
             for x in self.differences
         ]
-        for y, one in enumerate(self.differences):
-            axes.plot([one.low, one.high], [y, y], color="tab:blue")
-            axes.plot(one.difference, y, "o", color="tab:blue")
+        for y, difference in enumerate(self.differences):
+            axes.plot([difference.low, difference.high], [y, y], color="tab:blue")
+            axes.plot(difference.difference, y, "o", color="tab:blue")
         axes.axvline(0.0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
@@ -258,9 +258,9 @@ def compare(
     overall = _differences(pairs, {ALL: np.ones(len(queries), bool)}, resamples, seed)
     if len(overall) < len(pairs):
         raise refusal("Expected a query that counts for each metric", "none")
-    known = {str(query): str(value) for query, value in (slices or {}).items()}
-    names = np.array([known.get(query, "") for query in queries])
-    members = {x: names == x for x in sorted({known[query] for query in queries if query in known})}
+    slice_of = {str(query): str(value) for query, value in (slices or {}).items()}
+    names = np.array([slice_of.get(query, "") for query in queries])
+    members = {x: names == x for x in sorted({slice_of[q] for q in queries if q in slice_of})}
     return Comparison([*overall, *_differences(pairs, members, resamples, seed)], queries, values)
 
 
@@ -297,8 +297,8 @@ def _differences(
     randomised = holm(np.array([x.p_randomisation for x in differences])).tolist()
     t = holm(np.array([x.p_t for x in differences])).tolist()
     return [
-        dataclasses.replace(one, holm_randomisation=p, holm_t=q)
-        for one, p, q in zip(differences, randomised, t, strict=True)
+        dataclasses.replace(difference, holm_randomisation=p, holm_t=q)
+        for difference, p, q in zip(differences, randomised, t, strict=True)
     ]
 
 

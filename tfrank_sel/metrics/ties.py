@@ -146,11 +146,11 @@ class Averaged(Ties):
 
     def at_ranks(self, x: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         x = tf.gather(x, order, batch_dims=1)
-        block = _Block.of(tf.gather(scores, order, batch_dims=1))
+        block = _TieBlock.of(tf.gather(scores, order, batch_dims=1))
         return tf.math.divide_no_nan(block.total(x), block.total(tf.ones_like(x)))[:, :k]
 
     def first_at(self, weights: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
-        block = _Block.of(tf.gather(scores, order, batch_dims=1))
+        block = _TieBlock.of(tf.gather(scores, order, batch_dims=1))
         weights = tf.gather(weights, order, batch_dims=1)
         relevant = block.total(tf.cast(weights > 0.0, weights.dtype))
         left = block.total(tf.ones_like(weights)) - block.offset(weights.dtype)
@@ -161,7 +161,7 @@ class Averaged(Ties):
         return (reached * hazard * weight)[:, :k]
 
     def so_far(self, relevant: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
-        block = _Block.of(tf.gather(scores, order, batch_dims=1))
+        block = _TieBlock.of(tf.gather(scores, order, batch_dims=1))
         relevant = tf.gather(relevant, order, batch_dims=1)
         hits, size = block.total(relevant), block.total(tf.ones_like(relevant))
         before = tf.math.cumsum(relevant, axis=-1, exclusive=True)
@@ -254,13 +254,13 @@ def retrieved(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Block:
+class _TieBlock:
     """The blocks of equal scores of sorted lists: for each rank, the number of its block."""
 
     number: Tensor
 
     @classmethod
-    def of(cls, scores: Tensor) -> "_Block":
+    def of(cls, scores: Tensor) -> "_TieBlock":
         """Finds the blocks; NaN, which ranks last, equals no other score."""
         begins = tf.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]])
         return cls(tf.cumsum(tf.cast(begins[:, : tf.shape(scores)[1]], tf.int32), axis=1))
@@ -284,8 +284,8 @@ class _Block:
     def _of_block(self, reduce: Callable[..., Tensor], x: Tensor) -> Tensor:
         rows, columns = tf.unstack(tf.shape(x))
         ids = self.number + columns * tf.range(rows)[:, tf.newaxis]
-        found = reduce(x, ids, rows * columns)
-        return tf.gather(tf.reshape(found, tf.shape(x)), self.number, batch_dims=1)
+        reduced = reduce(x, ids, rows * columns)
+        return tf.gather(tf.reshape(reduced, tf.shape(x)), self.number, batch_dims=1)
 
 
 def _scrambled(x: Tensor) -> Tensor:

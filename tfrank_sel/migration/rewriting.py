@@ -205,8 +205,8 @@ class _Rewriter(cst.CSTTransformer):
         if isinstance(node, cst.Attribute):
             root = self._name(node.value)
             return None if root is None else f"{root}.{node.attr.value}"
-        found = self.get_metadata(QualifiedNameProvider, node, set())
-        imported = [x.name for x in found if x.source.name == "IMPORT"]
+        qualified = self.get_metadata(QualifiedNameProvider, node, set())
+        imported = [x.name for x in qualified if x.source.name == "IMPORT"]
         if not (isinstance(node, cst.Name) and imported):
             return None
         return imported[0].replace(f"{PACKAGE}.python", PACKAGE)  # where the modules really are
@@ -236,9 +236,9 @@ class _Rewriter(cst.CSTTransformer):
         keys = names.KEYS.get(module.rpartition(".")[2], ())
         if is_read and own in keys:
             return self._string(own.lower(), node, updated)
-        found = counterpart(name)
+        replacement = counterpart(name)
         is_called = isinstance(parent, cst.Call) and parent.func is node
-        if found is None:
+        if replacement is None:
             weighs = own == "ListMLELambdaWeight" and is_called
             if not (weighs and isinstance(parent, cst.Call) and len(parent.args) == 1):
                 self._note(f"`{name}`", by_hand(name))
@@ -246,8 +246,8 @@ class _Rewriter(cst.CSTTransformer):
         if not (is_read and (is_called or own in names.FUNCTIONS)):
             self._note(f"`{name}`", names.NOT_CALLED)
             return updated
-        self._used.add(found[0])
-        return cst.parse_expression(f"{self._aliases[found[0]]}.{found[1]}")
+        self._used.add(replacement[0])
+        return cst.parse_expression(f"{self._aliases[replacement[0]]}.{replacement[1]}")
 
     def _string(
         self, value: str, node: cst.CSTNode, updated: cst.BaseExpression
@@ -316,8 +316,8 @@ def counterpart(name: str) -> tuple[str, str] | None:
 
 def by_hand(name: str) -> str:
     """Returns advice for a dotted name of tensorflow-ranking without a counterpart."""
-    found = [key for key in names.BY_HAND if name == key or name.startswith(f"{key}.")]
-    return names.BY_HAND[max(found, key=len)] if found else names.OTHERWISE
+    keys = [key for key in names.BY_HAND if name == key or name.startswith(f"{key}.")]
+    return names.BY_HAND[max(keys, key=len)] if keys else names.OTHERWISE
 
 
 _STATEMENTS = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
@@ -443,9 +443,9 @@ def _in_cells(sources: list[str]) -> list[str]:
     """Rewrites the cells of a notebook as one module, since names hold in all of them."""
     magics: list[str] = []
 
-    def hide(found: re.Match[str]) -> str:
-        magics.append(found[2])
-        return f"{found[1]}{_HIDDEN}{len(magics) - 1}_"
+    def hide(match: re.Match[str]) -> str:
+        magics.append(match[2])
+        return f"{match[1]}{_HIDDEN}{len(magics) - 1}_"
 
     hidden = [source if _is_python(source) else _MAGIC.sub(hide, source) for source in sources]
     code = rewrite("".join(f"{_BORDER}\n{source}\n" for source in hidden))

@@ -118,8 +118,8 @@ def contributions(
     cells = tf.shape(mask)[1] * count  # of a list
     at_once = tf.clip_by_value(CELLS // tf.maximum(cells, 1), 1, count + 1)
 
-    def of_list(one: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        values, mask, pair = one
+    def of_list(parts: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        values, mask, pair = parts
         item, against = tf.unstack(pair)
 
         def mixed(x: tf.Tensor, is_own: tf.Tensor) -> tf.Tensor:
@@ -144,12 +144,12 @@ def contributions(
                 scores = tf.cast(score(lists, repeated(mask)), tf.float64)
                 return scores[:, item] - scores[:, against]
 
-            found = _mapped(gaps, tf.range(0, count + 1, at_once), tf.float64)
-            found = tf.reshape(found, [-1])
-            return tf.gather(found[1:] - found[:-1], places)
+            differences = _mapped(gaps, tf.range(0, count + 1, at_once), tf.float64)
+            differences = tf.reshape(differences, [-1])
+            return tf.gather(differences[1:] - differences[:-1], places)
 
-        found = _mapped(of_order, places, tf.float64)
-        means = tf.reduce_mean(tf.reshape(found, [pairs, 2, count]), axis=1)
+        effects = _mapped(of_order, places, tf.float64)
+        means = tf.reduce_mean(tf.reshape(effects, [pairs, 2, count]), axis=1)
         error = tf.math.reduce_std(means, axis=0) / np.sqrt(pairs - 1)
         return tf.cast(tf.reduce_mean(means, axis=0), tf.float32), tf.cast(error, tf.float32)
 
@@ -165,6 +165,6 @@ def _checked(pair: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Returns the indices; the graph raises an error for those that are not of an item."""
     inside = (pair >= 0) & (pair < tf.shape(mask)[1])
     is_item = inside & tf.gather(mask, tf.where(inside, pair, 0), batch_dims=1)
-    wanted = "`item` and `against` must be indices of items of the list. Received:"
-    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_item), [wanted, pair])]):
+    expected = "`item` and `against` must be indices of items of the list. Received:"
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_item), [expected, pair])]):
         return tf.identity(pair)

@@ -118,19 +118,19 @@ class Texts(tf.Module):
         if isinstance(kind, Category):
             others = kind.out_of_vocabulary
             place = self._tables[name].lookup(texts)
-            known = place + 1 + others
+            in_vocabulary = place + 1 + others
             unknown = 1 + tf.strings.to_hash_bucket_fast(texts, others)
-            integers = tf.where(place < 0, unknown, known)
+            integers = tf.where(place < 0, unknown, in_vocabulary)
         else:
             integers = 1 + tf.strings.to_hash_bucket_fast(texts, kind.buckets)
         return tf.where(texts == "", tf.zeros_like(integers), integers)
 
     def _table(self, name: str, values: Sequence[str]) -> tf.lookup.StaticHashTable:
         if not values or any(not value or "\n" in value or "\r" in value for value in values):
-            wanted = (
+            expected = (
                 f"the vocabulary of {name!r} must be non-empty, without empty values or line breaks"
             )
-            raise refusal(wanted, list(values)[:10])
+            raise refusal(expected, list(values)[:10])
         # a table reads a file, so that an export contains it as an asset
         folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -423,7 +423,7 @@ class Preparation(Configurable, keras.layers.Layer):
         relative = [f"{kind} of {numbers[i]}" for kind in kinds for i in self._standing]
         indicators = [f"missing {name}" for name in self.missing]
         one_hot = self._texts.meanings("one_hot", self.vocabularies or {})
-        hot = [f"{name} is {meaning}" for name, found in one_hot.items() for meaning in found]
+        hot = [f"{name} is {meaning}" for name, meanings in one_hot.items() for meaning in meanings]
         return [*(f"number {name}" for name in numbers), *relative, *indicators, *hot]
 
     @property

@@ -190,7 +190,7 @@ def recalibrate(
 
 def _items(model: keras.Model, lists: Iterable[tuple[Any, ...]]) -> tuple[Array, Array, Array]:
     """The scores, labels and weights of all valid items of positive weight."""
-    found = []
+    blocks = []
     for inputs, labels, *rest in lists:
         scores = model(inputs_of(model, inputs), training=False)
         weights = rest[0] if rest else None
@@ -198,8 +198,8 @@ def _items(model: keras.Model, lists: Iterable[tuple[Any, ...]]) -> tuple[Array,
         of_items = batch.weights * batch.list_weights[:, tf.newaxis]
         valid = (batch.mask & (of_items > 0.0)).numpy()
         parts = (batch.scores, batch.labels, tf.broadcast_to(of_items, valid.shape))
-        found.append(np.stack([x.numpy()[valid] for x in parts]).astype(np.float64))
-    scores, labels, weights = np.concatenate(found or [np.zeros([3, 0])], axis=1)
+        blocks.append(np.stack([x.numpy()[valid] for x in parts]).astype(np.float64))
+    scores, labels, weights = np.concatenate(blocks or [np.zeros([3, 0])], axis=1)
     return scores, labels, weights
 
 

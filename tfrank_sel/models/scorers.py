@@ -122,7 +122,7 @@ class Perceptron(Configurable, keras.Model):
         self.hidden_units = [int(units) for units in hidden_units]
         self.dropout = dropout
         self.num_heads = num_heads
-        self.embeddings = [[int(number) for number in one] for one in embeddings]
+        self.embeddings = [[int(number) for number in embedding] for embedding in embeddings]
         self.scale, self.shift = scale, shift
         self._embeddings = [keras.layers.Embedding(ids, size) for _, ids, size in self.embeddings]
         self._hidden = [keras.layers.Dense(units, activation="relu") for units in hidden_units]

@@ -130,13 +130,13 @@ def by_feature(
 
 def of_features(texts: np.ndarray, features: Mapping[str, Feature]) -> dict[str, np.ndarray]:
     """Splits the texts of items, `[items, num_texts]`, by feature, `[items, its texts]`."""
-    found, start = {}, 0
+    columns, start = {}, 0
     for name, feature in features.items():
         width = len(feature.texts(name))
         if width:
-            found[name] = texts[:, start : start + width]
+            columns[name] = texts[:, start : start + width]
         start += width
-    return found
+    return columns
 
 
 def vocabulary(counts: Mapping[str, int], feature: Category) -> list[str]:

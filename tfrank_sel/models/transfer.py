@@ -52,7 +52,7 @@ def warm_start(model: keras.Model, before: keras.Model) -> None:
             "`model` and `before` must have the same number of members",
             f"{len(new)} and {len(old)} members",
         )
-    pairs = [(_network(one), _values(one, other)) for one, other in zip(new, old, strict=True)]
+    pairs = [(_network(x), _values(x, y)) for x, y in zip(new, old, strict=True)]
     for network, values in pairs:  # none if a shape was wrong
         network.set_weights(values)
 
@@ -105,14 +105,14 @@ def _by_name(model: Prepared, before: Prepared) -> list[np.ndarray]:
     tables = dict(zip(meanings_before, trained, strict=False))
     values = []
     for (name, rows), table in zip(meanings.items(), initial, strict=False):
-        known = tables.get(name)
-        if known is not None and known.shape[1] == table.shape[1]:
-            table = _with_rows(table, rows, known, meanings_before[name])
+        before_table = tables.get(name)
+        if before_table is not None and before_table.shape[1] == table.shape[1]:
+            table = _with_rows(table, rows, before_table, meanings_before[name])
         values.append(table)
-    kernel, known = np.zeros_like(initial[len(values)]), trained[len(tables)]
-    if kernel.shape[1] == known.shape[1]:
-        known = _with_rows(kernel, _inputs(model), known, _inputs(before))
-    return [*values, known, *trained[len(tables) + 1 :]]
+    new_kernel, kernel = np.zeros_like(initial[len(values)]), trained[len(tables)]
+    if new_kernel.shape[1] == kernel.shape[1]:
+        kernel = _with_rows(new_kernel, _inputs(model), kernel, _inputs(before))
+    return [*values, kernel, *trained[len(tables) + 1 :]]
 
 
 def _inputs(model: Prepared) -> list[str]:
@@ -124,11 +124,11 @@ def _inputs(model: Prepared) -> list[str]:
 
 
 def _with_rows(
-    rows: np.ndarray, names: Sequence[str], known: np.ndarray, known_names: Sequence[str]
+    rows: np.ndarray, names: Sequence[str], trained: np.ndarray, trained_names: Sequence[str]
 ) -> np.ndarray:
     """Rows, replaced if their name is known."""
-    places = {name: place for place, name in enumerate(known_names)}
+    places = {name: place for place, name in enumerate(trained_names)}
     taken = {place: places[name] for place, name in enumerate(names) if name in places}
     merged = rows.copy()
-    merged[list(taken)] = known[list(taken.values())]
+    merged[list(taken)] = trained[list(taken.values())]
     return merged

@@ -148,7 +148,7 @@ def random_signs(count: int, shape: Tensor, seed: Tensor, dtype: tf.DType) -> li
     return [signs * tf.gather(tf.constant(row, dtype), place) for row in hadamard]
 
 
-class Prepared(NamedTuple):
+class Placed(NamedTuple):
     """A set of lists, laid out for a loss.
 
     Attributes:
@@ -241,7 +241,7 @@ class Derivatives:
         gradient, diagonal = self._compiled(scores, tf.constant(seed), *lists)
         return np.asarray(gradient, np.float32), np.asarray(diagonal, np.float32)
 
-    def _prepare(self, labels: bytes, weights: bytes | None, group: bytes) -> Prepared:
+    def _prepare(self, labels: bytes, weights: bytes | None, group: bytes) -> Placed:
         lists = PaddedLists.of(labels, weights, group)
         check_labels(self.loss, lists.labels)
         batches = []
@@ -253,7 +253,7 @@ class Derivatives:
             )
             chunks = index.shape[:2]
             batches.append(ListBatch(*(tf.reshape(x, [*chunks, *x.shape[1:]]) for x in full)))
-        return Prepared(tf.constant(lists.places), [tf.constant(x) for x in lists.slots], batches)
+        return Placed(tf.constant(lists.places), [tf.constant(x) for x in lists.slots], batches)
 
     def _derivatives(
         self,

@@ -146,13 +146,13 @@ def check_labels(formula: Formula, labels: ArrayLike) -> None:
     Raises:
         ValueError: If the formula rejects a label, takes it for padding, or is not finite.
     """
-    known = np.unique(np.asarray(labels, np.float64))
-    known = known[~np.isnan(known)]
-    if not known.size:
+    distinct = np.unique(np.asarray(labels, np.float64))
+    distinct = distinct[~np.isnan(distinct)]
+    if not distinct.size:
         return
-    low, high = known[0], known[-1]
+    low, high = distinct[0], distinct[-1]
     received = f"Received: labels from {low:g} to {high:g}"
-    y_true = tf.constant([[*known[:TRIED], high, math.nan]], tf.float32)
+    y_true = tf.constant([[*distinct[:TRIED], high, math.nan]], tf.float32)
     y_pred = tf.zeros_like(y_true)
     if low < _min_label(formula):
         raise ValueError(

@@ -14,7 +14,7 @@ from tensorflow import Tensor
 from tfrank_sel.ops import ranking
 
 
-class Groups(NamedTuple):
+class LabelGroups(NamedTuple):
     """The group of each item.
 
     Attributes:
@@ -26,7 +26,7 @@ class Groups(NamedTuple):
     behind: Tensor
 
 
-def groups(labels: Tensor, mask: Tensor) -> Groups:
+def groups(labels: Tensor, mask: Tensor) -> LabelGroups:
     """Finds the groups of equal labels; padding is a separate group."""
     size = tf.shape(labels)[1]
     position = tf.range(size)
@@ -36,7 +36,7 @@ def groups(labels: Tensor, mask: Tensor) -> Groups:
     first, behind = _least_behind(
         tf.reverse(tf.where(starts, -position, 0), [1]), tf.where(ends, position + 1, size)
     )
-    return Groups(-tf.reverse(first, [1]), behind)
+    return LabelGroups(-tf.reverse(first, [1]), behind)
 
 
 def mean_ranks(labels: Tensor, mask: Tensor) -> Tensor:

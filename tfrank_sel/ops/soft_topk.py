@@ -54,7 +54,7 @@ def _gaps(scores: Tensor, k: float, mask: Tensor) -> tuple[Tensor, Tensor]:
     return _over_threshold(tf.where(mask, scores, 0.0), taken, mask), has_more
 
 
-def _over_threshold(scores: Tensor, k: Tensor, mask: Tensor, known: Tensor | None = None) -> Tensor:
+def _over_threshold(scores: Tensor, k: Tensor, mask: Tensor, given: Tensor | None = None) -> Tensor:
     """Returns `s - b`, solved for or known, whose gradient of any order is exact.
 
     With the density `f` of `F`, `db / ds_i = f(s_i - b) / sum_j f(s_j - b)`.
@@ -62,7 +62,7 @@ def _over_threshold(scores: Tensor, k: Tensor, mask: Tensor, known: Tensor | Non
 
     @tf.custom_gradient
     def solved(scores: Tensor) -> tuple[Tensor, object]:
-        gaps = _solve(scores, k, mask) if known is None else tf.identity(known)
+        gaps = _solve(scores, k, mask) if given is None else tf.identity(given)
 
         def gradient(upstream: Tensor) -> Tensor:
             shares = masking.softmax(-tf.abs(_over_threshold(scores, k, mask, gaps)), mask)

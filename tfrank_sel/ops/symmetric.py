@@ -271,7 +271,7 @@ def _grow(u: Tensor, degree: int, plan: Plan, signed: bool) -> Tensor:
         odds = tf.pad(odds, [[0, 0], [0, missing]])
     list_size = odds.shape[1] or tf.shape(odds)[1]
     head = tf.zeros([rows, FACTORS, plan.lanes], u.dtype)
-    one = tf.ones([rows, 1, plan.lanes], u.dtype)
+    unit = tf.ones([rows, 1, plan.lanes], u.dtype)
     tail = tf.zeros([rows, degree, plan.lanes], u.dtype)
 
     def step(start: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
@@ -289,7 +289,7 @@ def _grow(u: Tensor, degree: int, plan: Plan, signed: bool) -> Tensor:
         )
         return start + step_size, tf.concat([head, grown], axis=1)
 
-    begin = (tf.constant(0), tf.concat([head, one, tail], axis=1))
+    begin = (tf.constant(0), tf.concat([head, unit, tail], axis=1))
     _, lanes = tf.while_loop(lambda start, _: start < list_size, step, begin)
     return lanes[:, FACTORS:]
 
@@ -333,7 +333,7 @@ def _multiply(lanes: Tensor, degree: int) -> Tensor:
     lanes = lanes / tf.reduce_max(lanes, axis=1, keepdims=True)
     rows = tf.shape(lanes)[2]
     head = tf.zeros([cut, rows], tf.float64)
-    one = tf.ones([1, rows], tf.float64)
+    unit = tf.ones([1, rows], tf.float64)
 
     def by_lane(i: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
         lane = tf.gather(lanes, i)
@@ -345,7 +345,7 @@ def _multiply(lanes: Tensor, degree: int) -> Tensor:
         return i + 1, tf.concat([head, _sum(term, cut + 1)], axis=0)
 
     tail = tf.zeros([degree, rows], tf.float64)
-    start = (tf.constant(0), tf.concat([head, one, tail], axis=0))
+    start = (tf.constant(0), tf.concat([head, unit, tail], axis=0))
     _, product = tf.while_loop(lambda i, _: i < lanes.shape[0], by_lane, start)
     product = tf.transpose(product[cut:])
     return product / tf.reduce_max(product, axis=1, keepdims=True)

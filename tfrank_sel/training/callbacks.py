@@ -139,10 +139,10 @@ class Backup:
         self.record: dict[str, Any] = {}
         self._arrays: list[np.ndarray] = []
         if path.exists():
-            wanted = "a backup of a training; remove it to train from the start"
-            with kept.reading(path, wanted), np.load(path, allow_pickle=False) as found:
-                self.record = json.loads(str(found["record"]))
-                self._arrays = [found[str(i)] for i in range(len(found.files) - 1)]
+            expected = "a backup of a training; remove it to train from the start"
+            with kept.reading(path, expected), np.load(path, allow_pickle=False) as arrays:
+                self.record = json.loads(str(arrays["record"]))
+                self._arrays = [arrays[str(i)] for i in range(len(arrays.files) - 1)]
 
     def save(
         self, record: dict[str, Any], variables: Variables, others: Sequence[np.ndarray] = ()
@@ -198,7 +198,7 @@ class Hooks:
     Args:
         on_epoch: Called after each epoch or tree.
         on_step: Called between steps, and after each tree.
-        on_model: Called after each model, with its `Fit`.
+        on_model: Called after each model, with its `MemberFit`.
         optimizer: Makes an optimizer from the settings and the number of steps of an epoch.
         logs: Folder of TensorBoard logs, with a subfolder for each loss. Only the chief needs it.
         backup: Folder for the state of training after each epoch, and for finished models. An
@@ -296,13 +296,13 @@ def variables_of(model: keras.Model, loss: keras.losses.Loss) -> Variables:
 
 
 def _variables_of_loss(loss: keras.losses.Loss) -> Variables:
-    found: list[Any] = []
+    variables: list[Any] = []
     for value in vars(loss).values():
         if isinstance(value, (tf.Variable, keras.Variable)):
-            found.append(value)
+            variables.append(value)
         elif isinstance(value, keras.losses.Loss):
-            found += _variables_of_loss(value)
-    return found
+            variables += _variables_of_loss(value)
+    return variables
 
 
 def _described(variables: Variables) -> list[str]:

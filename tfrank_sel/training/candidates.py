@@ -142,19 +142,19 @@ class Trees(Checked):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the losses and parameters as JSON-ready values."""
-        found = [
+        losses = [
             x if isinstance(x, str) else keras.saving.serialize_keras_object(x) for x in self.losses
         ]
-        return {"losses": found, "parameters": dict(self.parameters)}
+        return {"losses": losses, "parameters": dict(self.parameters)}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Creates trees from the result of `get_config`."""
-        found = [
+        losses = [
             x if isinstance(x, str) else keras.saving.deserialize_keras_object(x)
             for x in config["losses"]
         ]
-        return cls(found, config["parameters"])
+        return cls(losses, config["parameters"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,10 +236,10 @@ class Candidate(Checked):
                 "arguments": dict(self.arguments),
                 "trees": self.trees and self.trees.get_config(),
             }
-            found = self.from_config(config).make_model is make
+            is_importable = self.from_config(config).make_model is make
         except (AttributeError, ImportError, TypeError, ValueError):
-            found = False
-        if not found or "__main__" in (*modules, make.__module__):
+            is_importable = False
+        if not is_importable or "__main__" in (*modules, make.__module__):
             raise refusal(
                 "a candidate for other machines must have losses that are registered with Keras "
                 "and a `make_model` that is a function, all of modules that can be imported",
@@ -252,9 +252,9 @@ class Candidate(Checked):
         """Creates a candidate from the result of `get_config`."""
         for module in config["modules"]:
             pkgutil.resolve_name(module)  # to register the loss
-        found = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
+        losses = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
         return cls(
-            found if len(found) > 1 else found[0],
+            losses if len(losses) > 1 else losses[0],
             pkgutil.resolve_name(config["make_model"]),
             config["arguments"],
             config["trees"] and Trees.from_config(config["trees"]),

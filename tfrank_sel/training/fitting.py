@@ -34,7 +34,7 @@ class StartError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Fit:
+class MemberFit:
     """Results of the training with one loss.
 
     Args:
@@ -81,7 +81,7 @@ class Trained:
     candidate: Candidate
     model: keras.Model
     members: Sequence[keras.Model]
-    fits: Sequence[Fit]
+    fits: Sequence[MemberFit]
 
     @property
     def scores(self) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
@@ -93,12 +93,12 @@ class Trained:
         return {"model": self.model.name, "fits": [dataclasses.asdict(fit) for fit in self.fits]}
 
 
-def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit]]:
+def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, MemberFit]]:
     """Returns each fit, by the first name under which it was trained."""
-    found: list[tuple[str, Fit]] = []
-    for name, one in trained.items():
-        found += [(name, fit) for fit in one.fits if all(fit != other for _, other in found)]
-    return found
+    listed: list[tuple[str, MemberFit]] = []
+    for name, result in trained.items():
+        listed += [(name, fit) for fit in result.fits if all(fit != other for _, other in listed)]
+    return listed
 
 
 def train(
@@ -138,17 +138,17 @@ def train(
     count = len(candidate.losses)
     total = len(candidate.all_losses)
     starts = [None] * count if start is None else _starts(start, count)
-    known = [
-        next((one for one in before if start is None and _has(one.candidate, candidate, i)), None)
+    earlier = [
+        next((x for x in before if start is None and _has(x.candidate, candidate, i)), None)
         for i in range(count)
     ]
     members, fits = [], []
     for number, loss in enumerate(candidate.losses):
-        if (one := known[number]) is not None:
-            members.append(one.members[number])
-            fits.append(one.fits[number])
+        if (result := earlier[number]) is not None:
+            members.append(result.members[number])
+            fits.append(result.fits[number])
             continue
-        watch = Stopwatch(hooks, loss.name, number + 1, total, known[number + 1 :].count(None))
+        watch = Stopwatch(hooks, loss.name, number + 1, total, earlier[number + 1 :].count(None))
         with _seeded(settings.seed + number):
             model = candidate.make_model(preparation, settings, **candidate.arguments)
             if isinstance(model, models.Prepared):  # a part of it is trained, and thereby built
@@ -185,7 +185,7 @@ def _forests(
     lists: PreparedLists,
     settings: SettingsLike,
     hooks: Hooks,
-) -> Iterator[tuple[keras.Model, Fit]]:
+) -> Iterator[tuple[keras.Model, MemberFit]]:
     """Trains boosted trees, on the features of the network if it is prepared.
 
     Only the chief does, whose model is kept.
@@ -204,7 +204,7 @@ def _forests(
             forest = models.BoostedTrees.from_config(kept.record["trees"])
             forest.build(None)
             kept.restore(forest.weights)
-            fit = Fit(**kept.record["fit"])
+            fit = MemberFit(**kept.record["fit"])
         else:
             forest, history, seconds = trees.train(
                 loss,
@@ -241,23 +241,23 @@ def _tell(
 
 def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
     """The networks of an earlier model, without its trees."""
-    found = [x for x in members_of(start) if not isinstance(parts_of(x)[1], models.BoostedTrees)]
-    if len(found) != count:
+    members = [x for x in members_of(start) if not isinstance(parts_of(x)[1], models.BoostedTrees)]
+    if len(members) != count:
         raise StartError(
             received(
                 f"`start` must be of as many networks as there are losses, {count}",
-                f"{start.name!r}, of {len(found)}",
+                f"{start.name!r}, of {len(members)}",
             )
         )
-    return found
+    return members
 
 
-def _has(one: Candidate, other: Candidate, number: int) -> bool:
+def _has(trained: Candidate, other: Candidate, number: int) -> bool:
     """Whether two candidates train the same model with the same loss at an index."""
-    same_model = one.make_model is other.make_model and one.arguments == other.arguments
-    if not same_model or number >= len(one.losses):
+    same_model = trained.make_model is other.make_model and trained.arguments == other.arguments
+    if not same_model or number >= len(trained.losses):
         return False
-    a, b = one.losses[number], other.losses[number]
+    a, b = trained.losses[number], other.losses[number]
     return type(a) is type(b) and a.get_config() == b.get_config()
 
 
@@ -267,8 +267,8 @@ def _joined(members: Sequence[keras.Model], count: int) -> keras.Model:
     Features are prepared once if all have equal preparations.
     """
     preparations, parts = zip(*map(parts_of, members), strict=True)
-    known = [found and found.get_config() for found in preparations]
-    if known[0] is None or any(config != known[0] for config in known):
+    configs = [preparation and preparation.get_config() for preparation in preparations]
+    if configs[0] is None or any(config != configs[0] for config in configs):
         return trees.ensemble(members[:count], members[count:])
     ensemble = trees.ensemble(parts[:count], parts[count:])
     return models.Prepared(preparations[0], ensemble, name=ensemble.name)
@@ -282,29 +282,29 @@ def _fit(
     hooks: Hooks,
     watch: Stopwatch,
     start: keras.Model | None,
-) -> Fit:
+) -> MemberFit:
     """Trains a model (only its network if prepared), and restores the best epoch's weights."""
     _, trained = parts_of(model)
     learned, held_out = lists.of(model)
     workers = lists.workers
     log = None if hooks.logs is None else os.path.join(hooks.logs, loss.name)
     backup = hooks.kept(loss.name, workers.is_chief)
-    known = backup.record if backup else {}
-    epochs = known.get("epochs", 0)
+    saved = backup.record if backup else {}
+    epochs = saved.get("epochs", 0)
     size, seed = settings.batch_size, settings.seed
     batches, measured, steps = networks.batches(
         trained, learned, held_out, size, seed, epochs=epochs, workers=workers
     )
     networks.build(trained, batches)
-    if backup and "fit" in known:
+    if backup and "fit" in saved:
         backup.restore(variables_of(trained, loss))
-        return Fit(**known["fit"])
+        return MemberFit(**saved["fit"])
     if start is not None:
         try:
             models.warm_start(model, start)
         except ValueError as error:
             raise StartError(str(error)) from error
-    if known and log:
+    if saved and log:
         shutil.rmtree(log, ignore_errors=True)  # rewritten from the history
     history = keras.callbacks.History()
     networks.fit(
@@ -318,7 +318,7 @@ def _fit(
         callbacks=_callbacks(measured, loss, settings, log, watch, history, backup, workers),
         verbose=hooks.verbose,
     )
-    values = {name: [float(x) for x in found] for name, found in history.history.items()}
+    values = {name: [float(x) for x in by_epoch] for name, by_epoch in history.history.items()}
     seconds = watch.seconds_per_step()
     fit = _measured(loss.name, len(values["loss"]), values, seconds, size, learned)
     if backup:
@@ -360,8 +360,8 @@ def _measured(
     seconds_per_step: float,
     lists_per_step: int,
     learned: Cache,
-) -> Fit:
-    return Fit(
+) -> MemberFit:
+    return MemberFit(
         name,
         epochs=epochs,
         validation_ndcg=max(history.get("val_ndcg", ()), default=math.nan),

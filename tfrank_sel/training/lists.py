@@ -40,9 +40,9 @@ class PreparedLists:
         choose = functools.partial(_chosen, settings=settings)
         splits = {"train": train, "validation": validation}
         self._splits = {
-            name: found.enumerate().map(choose) if settings.max_items else found
-            for name, found in splits.items()
-            if found is not None
+            name: split.enumerate().map(choose) if settings.max_items else split
+            for name, split in splits.items()
+            if split is not None
         }
         self._folder = folder
         self._kept: list[tuple[Any, tuple[Cache, Cache | None]]] = []
@@ -67,20 +67,20 @@ class PreparedLists:
     def of(self, model: keras.Model) -> tuple[Cache, Cache | None]:
         """Returns the lists of both splits as the network of a model takes them."""
         preparation, _ = parts_of(model)
-        known = preparation and preparation.get_config()
+        own = preparation and preparation.get_config()
         for config, caches in self._kept:
-            if config == known:
+            if config == own:
                 return caches
         folder = self._folder / str(len(self._kept))
         if self.workers.is_chief:
             prepared = _preparing(preparation, self._splits["train"].element_spec[0])
-            found = [Cache.write(prepared(x), folder / name) for name, x in self._splits.items()]
+            parts = [Cache.write(prepared(x), folder / name) for name, x in self._splits.items()]
             self.workers.wait()
         else:
             self.workers.wait()
-            found = [Cache.load(folder / name) for name in self._splits]
-        caches = found[0], (found[1] if found[1:] else None)
-        self._kept.append((known, caches))
+            parts = [Cache.load(folder / name) for name in self._splits]
+        caches = parts[0], (parts[1] if parts[1:] else None)
+        self._kept.append((own, caches))
         return caches
 
 
@@ -103,7 +103,7 @@ def _preparing(preparation: Any, inputs: Any) -> Callable[[tf.data.Dataset], Ite
         lambda x: tf.TensorSpec([None, None, *x.shape[2:]], x.dtype), inputs
     )
     prepare = tf.function(preparation, input_signature=[kinds], autograph=False)
-    return lambda batches: ((prepare(found), *others) for found, *others in batches)
+    return lambda batches: ((prepare(batch), *others) for batch, *others in batches)
 
 
 def parts_of(model: keras.Model) -> tuple[keras.layers.Layer | None, keras.Model]:

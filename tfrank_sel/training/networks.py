@@ -73,10 +73,10 @@ class Validation(keras.callbacks.Callback):
         is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
         loss = tf.math.divide_no_nan(self._loss(labels, scores, weights), tf.reduce_mean(is_list))
         size = tf.reduce_sum(is_list)
-        found = self._evaluate(labels, scores)
+        measured = self._evaluate(labels, scores)
         metrics = (
             tf.reduce_sum([x.values * x.weights, x.weights], axis=1)
-            for x in (found["ndcg"], found["mrr"])
+            for x in (measured["ndcg"], measured["mrr"])
         )
         return tf.stack([[loss * size, size], *metrics])
 
@@ -229,9 +229,9 @@ def fit(
 
 def _averages() -> keras.callbacks.Callback:
     """Keras' callback that swaps the weights and their averages, by one operation for all."""
-    found = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
-    found._swap_variables = tf.function(found._swap_variables, autograph=False)
-    return found
+    callback = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    callback._swap_variables = tf.function(callback._swap_variables, autograph=False)
+    return callback
 
 
 def _steps(network: keras.Model) -> Callable[[Any], dict[str, tf.Tensor]]:

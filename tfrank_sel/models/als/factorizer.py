@@ -232,10 +232,10 @@ class RGFactorizer(Configurable):
         """
         before = (self.user_ids_, self.item_ids_) if hasattr(self, "seen_") else None
         interactions, (self.user_ids_, self.item_ids_) = ids.numbered(interactions, before)
-        matrix, factors, known = as_matrix(interactions), None, (0, 0)
+        matrix, factors, sizes = as_matrix(interactions), None, (0, 0)
         counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
         if hasattr(self, "seen_"):
-            known, matrix = self.seen_.shape, merged(self.seen_, matrix)
+            sizes, matrix = self.seen_.shape, merged(self.seen_, matrix)
             shapes = [(count, self.num_factors) for count in matrix.shape]
             old, new = (
                 (self.user_factors_, self.item_factors_),
@@ -245,7 +245,7 @@ class RGFactorizer(Configurable):
         self._start(matrix, factors)
         solver = self._solver(matrix, list_weights, SingleProcess())
         users, items = self.user_factors_, self.item_factors_
-        rest = [np.setdiff1d(np.arange(n), x.nonzero()) for n, x in zip(known, counts, strict=True)]
+        rest = [np.setdiff1d(np.arange(n), x.nonzero()) for n, x in zip(sizes, counts, strict=True)]
         old_users, old_items = users[rest[0]], items[rest[1]]
         for _ in range(sweeps):
             solver.renew_users(users, items)

@@ -16,7 +16,7 @@ _LARGEST = np.iinfo(np.int64).max
 Pair = tuple[Ids | None, Ids | None]  # of users and of items; None if they are indices
 
 
-def numbered(interactions: Any, known: Pair | None = None) -> tuple[Any, Pair]:
+def numbered(interactions: Any, fitted: Pair | None = None) -> tuple[Any, Pair]:
     """Numbers the users and the items of a frame.
 
     Args:
@@ -30,11 +30,11 @@ def numbered(interactions: Any, known: Pair | None = None) -> tuple[Any, Pair]:
     Raises:
         ValueError: If ids are not all texts or all integers, or not as those of the fit.
     """
-    if not _is_frame(interactions, known):
+    if not _is_frame(interactions, fitted):
         return interactions, (None, None)
     *pairs, gains = split_columns(interactions)
     ids, indices = [], []
-    for name, column, old in zip(("user", "item"), pairs, known or (None, None), strict=True):
+    for name, column, old in zip(("user", "item"), pairs, fitted or (None, None), strict=True):
         own, places = np.unique(_checked(name, column), return_inverse=True)
         if old is not None:
             own = np.concatenate([old, np.setdiff1d(_alike(name, own, old), old)])
@@ -44,12 +44,12 @@ def numbered(interactions: Any, known: Pair | None = None) -> tuple[Any, Pair]:
     return (*indices, gains), (ids[0], ids[1])
 
 
-def renumbered(interactions: Any, known: Pair) -> Any:
+def renumbered(interactions: Any, fitted: Pair) -> Any:
     """Returns interactions of users and items of the fit, with indices in place of ids."""
-    if not _is_frame(interactions, known):
+    if not _is_frame(interactions, fitted):
         return interactions
     users, items, gains = split_columns(interactions)
-    return rows("user", users, 0, known[0]), rows("item", items, 0, known[1]), gains
+    return rows("user", users, 0, fitted[0]), rows("item", items, 0, fitted[1]), gains
 
 
 def rows(name: str, given: ArrayLike, count: int, ids: Ids | None) -> NDArray[np.int64]:
@@ -73,9 +73,9 @@ def named(indices: NDArray[Any], ids: Ids | None) -> NDArray[Any]:
     return np.where(indices < 0, ids.dtype.type(-1 if ids.dtype.kind in "iu" else ""), ids[indices])
 
 
-def _is_frame(interactions: Any, known: Pair | None) -> bool:
+def _is_frame(interactions: Any, fitted: Pair | None) -> bool:
     is_frame = names_of(interactions) is not None
-    if known is not None and is_frame != (known[0] is not None):
+    if fitted is not None and is_frame != (fitted[0] is not None):
         raise refusal(
             "Interactions must be a frame of ids if, and only if, those of the fit were one",
             type(interactions).__name__,

@@ -37,7 +37,7 @@ compiled = njit(
 BLOCK = 128  # rows of gathered factors that fit the first-level cache
 
 
-class Rows(NamedTuple):
+class GainRows(NamedTuple):
     """The rows of a half-sweep, in compressed form.
 
     Attributes:
@@ -145,14 +145,14 @@ def solve_definite(matrix: Array, x: Array, y: Array, size: int) -> bool:
         x[i] = 0
     for i in range(size - 1, -1, -1):
         start = i // lanes * lanes
-        known = dot(matrix, i * width + start, x, start, (size - start) // lanes)
-        x[i] = (y[i] - known) * matrix[i, i]
+        solved = dot(matrix, i * width + start, x, start, (size - start) // lanes)
+        x[i] = (y[i] - solved) * matrix[i, i]
     return True
 
 
 @compiled
 def solve_exactly(
-    rows: Rows, shared: Shared, begin: int, end: int, out: Array, scratch: Scratch
+    rows: GainRows, shared: Shared, begin: int, end: int, out: Array, scratch: Scratch
 ) -> int:
     """Solves the rows from `begin` to `end` into `out`; returns the number of singular rows."""
     width = shared.factors.shape[1]
@@ -180,7 +180,13 @@ def solve_exactly(
 
 @compiled
 def improve(
-    rows: Rows, shared: Shared, begin: int, end: int, out: Array, scratch: Scratch, steps: int
+    rows: GainRows,
+    shared: Shared,
+    begin: int,
+    end: int,
+    out: Array,
+    scratch: Scratch,
+    steps: int,
 ) -> int:
     """Improves the rows of `out` by conjugate gradient steps; returns the number of singular rows.
 
@@ -229,7 +235,7 @@ def improve(
 
 @compiled
 def _add_positives(
-    rows: Rows, shared: Shared, row: int, x: Array, out: Array, is_residual: bool
+    rows: GainRows, shared: Shared, row: int, x: Array, out: Array, is_residual: bool
 ) -> None:
     """Adds `sum_j q_j y_j y_j' x` of a row, or `sum_j (l_j - q_j y_j' x) y_j`.
 
@@ -249,7 +255,7 @@ def _add_positives(
 
 
 @compiled
-def _start(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
+def _start(rows: GainRows, shared: Shared, row: int, scratch: Scratch) -> bool:
     """Writes the part of a row without its positives; returns whether it is positive definite."""
     scale, ridge = rows.scales[row], rows.ridges[row]
     width = len(scratch.rhs)
@@ -262,7 +268,9 @@ def _start(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
 
 
 @compiled
-def _gather(rows: Rows, shared: Shared, row: int, begin: int, end: int, scratch: Scratch) -> None:
+def _gather(
+    rows: GainRows, shared: Shared, row: int, begin: int, end: int, scratch: Scratch
+) -> None:
     """Copies the factors of some positives into the block, with their `q_j` and `l_j`."""
     block, curvature, slope = scratch.block, scratch.curvature, scratch.slope
     for at in range(begin, end):
@@ -283,7 +291,7 @@ def _add_slopes(scratch: Scratch, count: int) -> None:
 
 
 @compiled
-def _gather_all(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> None:
+def _gather_all(rows: GainRows, shared: Shared, row: int, scratch: Scratch) -> None:
     """Adds the slopes of a row, and keeps its factors in the block if they fit."""
     last = rows.indptr[row + 1]
     for begin in range(rows.indptr[row], last, BLOCK):
@@ -293,7 +301,7 @@ def _gather_all(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> None:
 
 
 @compiled
-def _solve_small(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
+def _solve_small(rows: GainRows, shared: Shared, row: int, scratch: Scratch) -> bool:
     """Solves a row of few positives, with one unknown per positive, by Woodbury's identity.
 
     With `z_j = sqrt(q_j) * y_j / sqrt(d)`, the columns of `turned`, the solution is
@@ -337,7 +345,7 @@ def _solve_small(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool
 
 
 @compiled
-def _solve_large(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
+def _solve_large(rows: GainRows, shared: Shared, row: int, scratch: Scratch) -> bool:
     """Solves a row of many positives, with one unknown per factor."""
     matrix, rhs = scratch.matrix, scratch.rhs
     width = len(rhs)
@@ -360,7 +368,7 @@ def _solve_large(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool
 
 @compiled
 def sum_positives(
-    rows: Rows,
+    rows: GainRows,
     users: Array,
     items: Array,
     curvature: tuple[float, float],

@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 from tfrank_sel.distribution.groups import Group, Indices, SingleProcess
 from tfrank_sel.models.als import blocks, rows as kernels
 from tfrank_sel.models.als.objectives import Objective
-from tfrank_sel.models.als.rows import Array, Rows, Scratch, Shared
+from tfrank_sel.models.als.rows import Array, GainRows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
 from tfrank_sel.refusals import refusal
 
@@ -34,11 +34,11 @@ class BatchedRows:
         device: Name of the device, such as "GPU:0".
     """
 
-    def __init__(self, rows: Rows, device: str) -> None:
+    def __init__(self, rows: GainRows, device: str) -> None:
         self.device = device
         self._counts = np.diff(rows.indptr)
         with tf.device(device):
-            self._rows = Rows(*map(tf.constant, rows))
+            self._rows = GainRows(*map(tf.constant, rows))
 
     def solve(self, shared: Shared, out: Array) -> int:
         """Solves all rows into `out`; returns the number of singular rows."""
@@ -94,7 +94,7 @@ def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
 class _Side(NamedTuple):
     """The rows of this process, the indices of the columns that they need, and batches of rows."""
 
-    rows: Rows
+    rows: GainRows
     needed: Indices
     batched: BatchedRows | None
 
@@ -292,7 +292,7 @@ class Solver:
     ) -> _Side:
         matrix, needed = blocks.compact(matrix, self.group)
         arrays = (matrix.data, weights, column_weights[needed], scales, ridges)
-        rows = Rows(
+        rows = GainRows(
             matrix.indptr.astype(np.int64),
             matrix.indices.astype(np.int32, copy=False),
             *(array.astype(dtype, copy=False) for array in arrays),
@@ -331,7 +331,7 @@ class Solver:
         with self._blas.limit(limits=1, user_api="blas"):
             if self.num_threads == 1:
                 return list(map(work, bounds[:-1], bounds[1:]))
-            for kind in (Rows, Shared, Scratch):
+            for kind in (GainRows, Shared, Scratch):
                 typeof_impl.dispatch(kind)  # the first look-up of a class is not safe in threads
             with ThreadPoolExecutor(self.num_threads) as pool:
                 return list(pool.map(work, bounds[:-1], bounds[1:]))
@@ -341,7 +341,7 @@ def _pair(numbers: tuple[float, float], dtype: np.dtype[Any]) -> tuple[Any, Any]
     return dtype.type(numbers[0]), dtype.type(numbers[1])
 
 
-def _bounds(rows: Rows, width: int, num_threads: int) -> NDArray[np.int64]:
+def _bounds(rows: GainRows, width: int, num_threads: int) -> NDArray[np.int64]:
     """Splits the rows into runs of about equal work, several per thread and none too long."""
     counts = np.diff(rows.indptr)
     # a Gram matrix, and the constant part

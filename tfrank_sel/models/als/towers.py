@@ -12,7 +12,7 @@ from tfrank_sel.distribution import SingleProcess
 from tfrank_sel.models.als import progress
 from tfrank_sel.models.als.factorizer import RGFactorizer
 from tfrank_sel.models.als.interactions import as_matrix
-from tfrank_sel.models.als.rows import Rows
+from tfrank_sel.models.als.rows import GainRows
 
 _ROWS = 1 << 12  # of features at a time, for the vectors of a whole side
 
@@ -79,7 +79,7 @@ def fit_towers(
     shape = _count(features[0]), _count(features[1])
     matrix = as_matrix(interactions, shape)
     held_out = None if validation is None else as_matrix(validation, shape)
-    sides = [_Side(*side, optimizer) for side in zip(towers, features, strict=True)]
+    sides = [_TowerSide(*side, optimizer) for side in zip(towers, features, strict=True)]
     model._start(matrix, [side.vectors() for side in sides])
     model.user_ids_ = model.item_ids_ = None
     solver = model._solver(matrix, None, SingleProcess())
@@ -101,7 +101,7 @@ def _count(features: Any) -> int:
     return len(tf.nest.flatten(features)[0])
 
 
-class _Side:
+class _TowerSide:
     """The tower, features and optimizer of the users or of the items."""
 
     def __init__(self, tower: keras.Model, features: Any, optimizer: Any) -> None:
@@ -121,7 +121,7 @@ class _Side:
 
     def train(
         self,
-        rows: Rows,
+        rows: GainRows,
         model: RGFactorizer,
         terms: tuple[NDArray[Any], NDArray[Any]],
         fixed: NDArray[Any],

@@ -64,11 +64,11 @@ def tune(
         >>> len(trials), sorted(trials[0])[:2]
         (4, ['activity_exponent', 'mrr@10'])
     """
-    known = model.arguments()
-    unknown = sorted(set(search) - set(known))
+    arguments = model.arguments()
+    unknown = sorted(set(search) - set(arguments))
     if unknown or "sweeps" in search or not all(len(values) for values in search.values()):
         raise refusal(
-            f"`search` must have values of arguments among {sorted(set(known) - {'sweeps'})}",
+            f"`search` must have values of arguments among {sorted(set(arguments) - {'sweeps'})}",
             dict(search),
         )
     if not 0.0 < held_out < 1.0 or (trials is not None and trials < 1):
@@ -105,7 +105,7 @@ def tune(
     tried = []
     for number in rich.progress.track(sorted(chosen), "trials", disable=not verbose):
         settings = dict(zip(search, combinations[number], strict=True))
-        history = type(model)(**{**known, **settings}).fit(train, validation).history_
+        history = type(model)(**{**arguments, **settings}).fit(train, validation).history_
         best = max(range(len(history)), key=lambda sweep: history[sweep]["ndcg@10"])
         values = {name: history[best][name] for name in ("ndcg@10", "recall@10", "mrr@10")}
         tried.append({**settings, "sweeps": best + 1, **values})
@@ -116,6 +116,6 @@ def tune(
     if tried[0]["ndcg@10"] <= tried[-1]["ndcg@10"]:
         warnings.warn(f"no trial is better than the most popular items: {tried}", stacklevel=2)
     settings = {name: tried[0][name] for name in (*search, "sweeps")}
-    chosen_model = type(model)(**{**known, **settings}).fit(matrix)
+    chosen_model = type(model)(**{**arguments, **settings}).fit(matrix)
     chosen_model.user_ids_, chosen_model.item_ids_ = known_ids
     return chosen_model, tried

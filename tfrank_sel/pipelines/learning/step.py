@@ -22,7 +22,7 @@ from tfrank_sel.pipelines.learning import instantiate, preparation, workers
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
 from tfrank_sel.training.candidates import Candidate
-from tfrank_sel.training.fitting import Fit, Trained
+from tfrank_sel.training.fitting import MemberFit, Trained
 from tfrank_sel.training.lists import PreparedLists
 from tfrank_sel.training.trees import TreesError
 
@@ -130,7 +130,7 @@ def read(folder: Path, candidates: Mapping[str, Candidate]) -> dict[str, Trained
             candidate,
             _load(folder, name),
             (),
-            [Fit(**fit) for fit in figures[name]["fits"]],
+            [MemberFit(**fit) for fit in figures[name]["fits"]],
         )
         for name, candidate in candidates.items()
     }

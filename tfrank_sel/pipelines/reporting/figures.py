@@ -19,7 +19,7 @@ from tfrank_sel.pipelines.analysis.drift import GRADES
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Curve
 from tfrank_sel.pipelines.evaluation.inspection import Calibration, Errors
-from tfrank_sel.training.fitting import Fit, Trained, each_once
+from tfrank_sel.training.fitting import MemberFit, Trained, each_once
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
 SPLITS = {"train": "#3b82c4", "validation": "#d9822b", "test": "#4d9f5b"}
@@ -51,7 +51,7 @@ def learning(trained: Mapping[str, Trained]) -> str:
     networks = [found for found in fits if found[1].unit == "epoch"]
     forests = [found for found in fits if found[1].unit == "tree"]
 
-    def ndcg(axes: Axes, fits: Sequence[tuple[str, Fit]], step: str) -> None:
+    def ndcg(axes: Axes, fits: Sequence[tuple[str, MemberFit]], step: str) -> None:
         for number, (name, fit) in enumerate(fits):
             line = _LINES[number % len(_LINES)]
             values, color = np.array(fit.history["val_ndcg"]), COLORS[name]
@@ -63,7 +63,7 @@ def learning(trained: Mapping[str, Trained]) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
-    def loss(axes: Axes, name: str, fit: Fit) -> None:
+    def loss(axes: Axes, name: str, fit: MemberFit) -> None:
         epochs = np.arange(1, fit.epochs + 1)
         axes.plot(epochs, fit.history["loss"], color=COLORS[name], label="training")
         axes.plot(epochs, fit.history["val_loss"], "--", color=COLORS[name], label="validation")
