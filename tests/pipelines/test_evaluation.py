@@ -198,7 +198,7 @@ def test_the_bootstrap_does_not_depend_on_order_or_bundles():
 
 def test_the_weights_of_the_bootstrap_are_poisson():
     keys = np.arange(2000, dtype=np.uint64)
-    weights = significance._weights(keys, 0, 100)
+    weights = significance.poisson_weights(keys, 0, 100)
     np.testing.assert_allclose(weights.mean(), 1.0, atol=0.01)
     np.testing.assert_allclose(weights.var(), 1.0, atol=0.02)
     np.testing.assert_allclose((weights == 0).mean(), np.exp(-1), atol=0.005)

@@ -12,6 +12,7 @@ from tfrank_sel.clicks.correction import effective
 from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
 from tfrank_sel.clicks.models import READING, Fitted, fitting
 from tfrank_sel.clicks.propensities import Propensities
+from tfrank_sel.metrics.significance import resampled
 from tfrank_sel.refusals import refusal
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
@@ -87,24 +88,31 @@ def value(
         0.75
     """
     if estimator not in ESTIMATORS:
-        known = ", ".join(ESTIMATORS)
-        raise refusal(f"`estimator` must be one of {known}", repr(estimator))
+        accepted = ", ".join(ESTIMATORS)
+        raise refusal(f"`estimator` must be one of {accepted}", repr(estimator))
     rewards, probable = numbers("reward", reward), probabilities("logged", logged)
-    wanted = numbers("target", target)
-    if ((wanted < 0.0) | (wanted > 1.0)).any():
+    targets = numbers("target", target)
+    if ((targets < 0.0) | (targets > 1.0)).any():
         raise ValueError("`target` must be from 0 to 1")
     model = numbers("predicted", predicted), numbers("predicted_target", predicted_target)
-    shapes = {"logged": probable.shape, "target": wanted.shape}
+    shapes = {"logged": probable.shape, "target": targets.shape}
     queries = np.arange(len(rewards)) if query is None else np.asarray(query)
     for name, shape in (shapes | {"query": queries.shape}).items():
         if shape != rewards.shape:
             raise refusal(f"`{name}` must have the shape of `reward`, {rewards.shape}", shape)
-    weights = wanted / probable
+    weights = targets / probable
     gains = weights * rewards
     if estimator == "doubly_robust":
         gains = model[1] + weights * (rewards - model[0])
     norms = weights if estimator == "snips" else np.ones_like(gains)
-    return _resampled(gains, norms, queries, effective(weights), resamples, seed)
+    # the ratio of two sums over queries, in each resample
+    _, index = np.unique(queries, return_inverse=True)
+    sums = np.stack([np.bincount(index.ravel(), x) for x in (gains, norms)], axis=1)
+    keys = np.arange(len(sums), dtype=np.uint64)
+    drawn = resampled(keys, sums, seed=seed, resamples=resamples).weighted
+    drawn, total = drawn[drawn[:, 1] > 0.0], sums.sum(axis=0)
+    low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
+    return Value(float(total[0] / total[1]), float(low), float(high), effective(weights))
 
 
 def reordered(
@@ -246,14 +254,14 @@ class _Placed:
         """Whether a click model is fitted to the log, since propensities do not suffice."""
         return self.propensities.method in ("additive", *READING)
 
-    def probable(self, weights: Floats, known: Floats | None = None) -> tuple[Floats, Floats]:
+    def probable(self, weights: Floats, examined: Floats | None = None) -> tuple[Floats, Floats]:
         """Probability of a click at the old and the new place of each row, up to a factor."""
         log = self.log
         if self.is_fitted:
             fitted = self.fit(weights)
             return fitted.placed(log.columns), fitted.placed(self.columns)
-        known = self.propensities.at(log.positions) if known is None else known
-        return np.maximum(known, max(self.least, _LEAST))[log.columns], known[self.columns]
+        examined = self.propensities.at(log.positions) if examined is None else examined
+        return np.maximum(examined, max(self.least, _LEAST))[log.columns], examined[self.columns]
 
     def gains(self, old: Floats, new: Floats) -> Floats:
         """Clicks on each row at its new place, `[rows]`, by the probabilities of `probable`."""
@@ -273,22 +281,3 @@ class _Placed:
         weights = np.ones(len(self.columns))
         draws = self.propensities.draws
         return [self.gains(*self.probable(weights, x[place])) for x in draws]
-
-
-def _resampled(
-    gains: Floats,
-    norms: Floats,
-    queries: np.ndarray,
-    effective: float,
-    resamples: int,
-    seed: int,
-) -> Value:
-    """The ratio of two sums over queries, with its interval."""
-    _, index = np.unique(queries, return_inverse=True)
-    sums: Floats = np.stack([np.bincount(index.ravel(), x) for x in (gains, norms)], axis=1)
-    random = np.random.default_rng(seed)
-    drawn = np.stack([random.poisson(1.0, len(sums)) @ sums for _ in range(resamples)])
-    drawn = drawn[drawn[:, 1] > 0.0]
-    total = sums.sum(axis=0)
-    low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
-    return Value(float(total[0] / total[1]), float(low), float(high), effective)

@@ -14,6 +14,7 @@ from tfrank_sel.clicks.comparison import compare, sample, unidentified
 from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
 from tfrank_sel.clicks.models import Model, fits
 from tfrank_sel.clicks.pairs import all_pairs, connected
+from tfrank_sel.metrics.significance import poisson_weights
 from tfrank_sel.refusals import refusal
 
 Method = Literal["auto", "all_pairs", Model]
@@ -190,17 +191,17 @@ def estimate(
         examined = all_pairs(log, weights)[:, log.pools]
     else:
         examined = np.stack([fitted.examined for fitted in fits(log, method, weights)])
-    known, source = _connected(log, method, unconnected)
+    kept, source = _connected(log, method, unconnected)
     relative = examined[:, source]
     values = relative / relative[:, :1]
     if (best := int(values[0].argmax())) and np.percentile(values[1:, best], 2.5) > 1.0:
         values = relative / relative[:, best : best + 1]
-        _warn_of_first(log.positions[known][best], values[0, 0])
+        _warn_of_first(log.positions[kept][best], values[0, 0])
     values = np.minimum(values, 1.0)
     low, high = np.percentile(values[1:], [2.5, 97.5], axis=0)
-    _warn_if_wide(log.positions[known], values[0], low, high)
+    _warn_if_wide(log.positions[kept], values[0], low, high)
     return Propensities(
-        log.positions[known],
+        log.positions[kept],
         values[0],
         low,
         high,
@@ -213,9 +214,7 @@ def estimate(
 def _weights(log: Log, resamples: int, seed: int) -> Iterator[Floats]:
     """Weights of rows, `[rows]`: 1 for the estimate itself, and those of each resample."""
     yield np.ones(len(log.items))
-    random = np.random.default_rng(seed)
-    for _ in range(resamples):
-        drawn = random.poisson(1.0, log.num_units).astype(np.float64)
+    for drawn in poisson_weights(np.arange(log.num_units, dtype=np.uint64), seed, resamples).T:
         yield (drawn if drawn.any() else np.ones_like(drawn))[log.units]
 
 

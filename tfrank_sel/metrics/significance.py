@@ -15,7 +15,6 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -94,17 +93,17 @@ def resampled_parts(
         seed: As in `resampled`.
         resamples: As in `resampled`.
     """
-    found = {name: nothing(x.shape[1], resamples) for name, (_, x) in parts.items()}
+    sums = {name: nothing(x.shape[1], resamples) for name, (_, x) in parts.items()}
     chunk = max(_DRAWN // resamples, 1)
     for start in range(0, len(keys), chunk):
-        drawn = _weights(keys[start : start + chunk], seed, resamples)
+        drawn = poisson_weights(keys[start : start + chunk], seed, resamples)
         for name, (rows, values) in parts.items():
             own = slice(*np.searchsorted(rows, [start, start + chunk]))
             if own.start < own.stop:
                 part, weights = values[own].astype(np.float64), drawn[rows[own] - start]
-                sums = part.sum(axis=0), weights.sum(axis=0), weights.T @ part
-                found[name] += Resampled(len(part), *sums)
-    return found
+                added = part.sum(axis=0), weights.sum(axis=0), weights.T @ part
+                sums[name] += Resampled(len(part), *added)
+    return sums
 
 
 def splitmix64(numbers: np.ndarray) -> np.ndarray:
@@ -135,8 +134,11 @@ def random_bits(keys: np.ndarray, seed: int, count: int) -> np.ndarray:
     return splitmix64(starts[:, None] + steps)
 
 
-def _weights(keys: np.ndarray, seed: int, resamples: int) -> np.ndarray:
-    """Poisson draws of mean 1, `[queries, resamples]`."""
+def poisson_weights(keys: np.ndarray, seed: int, resamples: int) -> np.ndarray:
+    """Returns the weight of each query in each resample, `[queries, resamples]`, as in `resampled`.
+
+    They suffice for what is no sum over queries, such as the parameters of a model.
+    """
     uniform = (random_bits(keys, seed, resamples) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(_UPTO, uniform, side="right").astype(np.float64)
 
@@ -160,6 +162,8 @@ def t_test(differences: Array) -> Array:
         >>> t_test(np.array([[1.0], [2.0], [3.0], [0.0]])).round(4)
         array([0.1027])
     """
+    import tensorflow as tf  # here, as the commands of clicks do not need it
+
     count, mean = len(differences), differences.mean(axis=0)
     if count < 2:
         return np.ones_like(mean)
