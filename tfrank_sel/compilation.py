@@ -18,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # need not read what has no control flow of tensors.
 unconverted: Callable[[F], F] = tf.autograph.experimental.do_not_convert
 
+# weak: a graph goes with the last object that runs it
 _in_use: weakref.WeakValueDictionary[Hashable, Callable[..., Any]]
 _in_use = weakref.WeakValueDictionary()
 
@@ -66,6 +67,7 @@ def differentiable(formula: Formula) -> Formula:
 
     @tf.custom_gradient
     def of_fields(*fields: Tensor) -> tuple[Tensor, object]:
+        # hidden from a tape outside, which would record the formula and differentiate its loops
         values = value(*map(tf.stop_gradient, fields))
         return values, lambda upstream: (None, gradient(*fields, upstream), None, None)
 

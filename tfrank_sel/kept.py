@@ -23,7 +23,7 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
 
     Args:
         path: The file.
-        wanted: What it must be.
+        expected: What it must be.
 
     Raises:
         ValueError: If it is something else.
@@ -36,6 +36,7 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
             raise
         raise OSError(error.errno, error.strerror or f"{error}", os.fspath(path)) from error
     except Exception as error:
+        # it names the file already
         if isinstance(error, ValueError) and str(error).startswith(os.fspath(path)):
             raise
         reason = " ".join(str(error).split()) or type(error).__name__

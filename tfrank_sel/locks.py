@@ -50,6 +50,7 @@ def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
             raise FileExistsError(received("`path` must not exist", path))
         try:
             yield written
+            # before the name is on disk: a crash must not leave it with half of the contents
             flush(written)
             for folder, _, files in os.walk(written):
                 for name in (*files, "."):
@@ -121,7 +122,7 @@ def held(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[N
             try:
                 yield
             finally:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # still locked: see `_locked`
                     os.unlink(lock.name)
     finally:
         for path in made:
@@ -137,6 +138,8 @@ def _locked(folder: Path, name: str, until: float) -> IO[str]:
             try:
                 lock = stack.enter_context(open(folder / name, "w"))
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # its last holder may have unlinked it after it was opened: a lock that excludes
+                # nobody
                 if os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name)):
                     stack.pop_all()
                     return lock

@@ -49,10 +49,12 @@ class Additive:
             error, curve = clicks - shown * p, shown * p * (1.0 - p)
             step = self._solved(error, curve)
             size = np.abs(step[0]).max()
+            # where probabilities are near 0 or 1, Newton's step overshoots by any amount
             shrink = min(1.0, _LONGEST / max(size, np.abs(step[2]).max(), _LEAST))
             self.places += shrink * step[0]
             self.means += shrink * step[1]
             self.items += shrink * step[2]
+            # E[d**2] of each item is its mode squared and, by Laplace, the inverse of its curvature
             bend = np.bincount(cells.item, curve, log.num_items) + 1.0 / self.variance
             self.variance = float(np.clip(np.mean(self.items**2 + 1.0 / bend), 0.01, 25.0))
             if size < _TOLERANCE:
@@ -79,10 +81,13 @@ class Additive:
             at = np.zeros((len(bend[rows]), size))
             at[cells.item[start:stop] - first, cells.pool[start:stop]] = curve[start:stop]
             total[:size, size:] += at.T @ self.of_group[rows]
+            # Schur complement: the Hessian of the items is a diagonal
             each = np.hstack([at, weighted[rows]])
             total -= each.T @ (each / bend[rows, np.newaxis])
             right -= each.T @ (errors[rows] / bend[rows])
         total[size:, :size] = total[:size, size:].T
+        # a constant may move from all positions to all groups: the shortest step leaves it where it
+        # is
         moves = np.linalg.lstsq(total, right, rcond=1e-9)[0]
         places, means = moves[:size], moves[size:]
         shift = np.bincount(cells.item, curve * places[cells.pool], count)
@@ -92,4 +97,5 @@ class Additive:
 
 def sigmoid(x: Floats) -> Floats:
     """The logistic function."""
+    # 1 / (1 + exp(-x)) would overflow for large -x
     return np.asarray(0.5 + 0.5 * np.tanh(0.5 * x), np.float64)

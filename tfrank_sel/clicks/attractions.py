@@ -68,6 +68,8 @@ class Attractions:
 def refined(posterior: Floats, amounts: Floats, counts: Floats) -> Floats:
     """Posterior means, `[items]`, which for many examinations are shares and not of the grid."""
     means = posterior @ GRID
+    # a beta prior of this mean, as wide as a step: mean * (1 - mean) / strength = (mean *
+    # _WIDTH)**2
     strength = (1.0 - means) / (means * _WIDTH**2)
     return np.asarray((amounts + strength * means) / (counts + strength), np.float64)
 

@@ -181,6 +181,7 @@ def allocation(credits: Floats) -> Floats | None:
     basis = np.arange(count, count + 1 + depth)
     for _ in range(_PIVOTS):
         inverse = np.linalg.inv(columns[:, basis])
+        # reduced costs: what a unit of each list would gain, less what it displaces
         better = gains - gains[basis] @ inverse @ columns
         best = better.argmax()
         if better[best] < _ROUNDING:

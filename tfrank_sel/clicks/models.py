@@ -171,6 +171,8 @@ class _Contexts:
         (attraction, examination), examined = self.start, np.ones(self.log.cells.num_pools)
         for _ in range(_STEPS):
             a, e = attraction[self.item], examination[self.context]
+            # not clicked: attractive and not examined with probability a * (1 - e) / (1 - a * e),
+            # or vice versa
             share = skipped / np.maximum(1.0 - a * e, _LEAST)
             attracted = _sums(self.item, clicks + share * (1.0 - e) * a, items)
             seen = _sums(self.context, clicks + share * (1.0 - a) * e, size)
@@ -183,6 +185,7 @@ class _Contexts:
                 break
         self.start = attraction, examination
         mean = seen.sum() / per_context.sum()
+        # one more impression of the mean: held-out sessions have contexts that this log lacks
         smooth = (seen + mean) / (per_context + 1.0)
         best = max(float(np.max(examination[per_context > 0.0])), _LEAST)
         of_position = examined[self.log.pools]
@@ -282,6 +285,8 @@ class _Reading:
             for here, below in reversed(steps):
                 silent[here] = (1.0 - a[below]) * (1.0 - going + going * silent[below])
             on, off = going * silent, 1.0 - going
+            # Bayes: satisfied by the last click or, if not, no click below: left, or read on in
+            # vain
             satisfied = is_last * s / np.maximum(s + (1.0 - s) * (off + on), _LEAST)
             after = np.where(is_last, 1.0 - satisfied, 1.0) * on / np.maximum(off + on, _LEAST)
             seen = np.ones(len(a))
@@ -314,7 +319,7 @@ class _Reading:
         Args:
             sessions: Sessions with the same items and positions.
             user: What users do.
-            known: Whether the clicks above are known.
+            by_clicks: Whether the clicks above are known.
         """
         a = user.attraction[sessions.items] * sessions.present
         stays = 1.0 - user.satisfaction[self.satisfiers(sessions)]
@@ -322,6 +327,7 @@ class _Reading:
         for here, below in sessions.steps():
             now, chance, stay = examined[here], a[here], stays[here]
             if by_clicks:
+                # Bayes: examined but not attractive, of all reasons for no click
                 unclicked = now * (1.0 - chance) / np.maximum(1.0 - now * chance, _LEAST)
                 on = np.where(sessions.clicked[here], stay, unclicked)
             else:

@@ -37,6 +37,7 @@ def connected(log: Log) -> Integers:
     for k, shown in _shown(log):
         common[:, k] = np.bincount(cells.pool, is_clicked & (shown[cells.item] > 0.0), size)
     reach = (common * common.T > 0.0) | np.eye(size, dtype=bool)
+    # paths of twice as many positions each time
     while not np.array_equal(further := reach @ reach, reach):
         reach = further
     return np.asarray(reach.argmax(axis=1), np.int64)
@@ -76,6 +77,7 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
     starts = np.searchsorted(cells.pool[order], np.arange(size))
     amounts, spread = np.zeros((2, len(clicks), size, size))
     for k, of_item in _shown(log):
+        # clicks_j / n_j, with the weight n_j n_k / (n_j + n_k)
         share = of_item[item] / (shown + of_item[item])
         # the clicks at all j, and the variance of this sum
         amounts[:, :, k] = np.add.reduceat(share * clicks, starts, axis=1)
@@ -83,8 +85,11 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
     valid = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
     safe = np.where(valid, amounts, 1.0)
     ratios = np.log(safe) - np.log(safe.transpose(0, 2, 1))
+    # Clicks are Poisson: their variance is their mean. That of a log is relative, and adds up in a
+    # ratio
     relative = np.where(valid, np.maximum(spread, 1e-12) / safe**2, 0.0)
     precision = np.where(valid, 1.0 / np.maximum(relative + relative.transpose(0, 2, 1), 1e-12), 0)
+    # normal equations, which leave a constant free: `lstsq` takes the shortest solution
     laplacian = np.eye(size) * precision.sum(axis=2)[:, None] - precision
     right = (precision * ratios).sum(axis=2)
     each = zip(laplacian, right, strict=True)

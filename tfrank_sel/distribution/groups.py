@@ -173,6 +173,7 @@ class CollectiveGroup(Group):
             yield begin, [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
     def in_step(self, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+        # one number for all steps: see `_sum`
         apply, instance = optimizer.apply_gradients, next(self._instances)
 
         def apply_mean(gradients: Iterable[tuple[Any, Any]], *args: Any, **kwargs: Any) -> Any:

@@ -71,6 +71,7 @@ class CompositeSoftmax(Frozen):
         """Computes the slope of `h_k` in `s_k`, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`."""
         s, weights = self._neutral(s, mask, weights)
         log_p = self._shares(s, weights)[1] + tf.math.log(tf.where(weights > 0.0, weights, 1.0))
+        # 1 - p, which would cancel where p nears 1
         spread = -tf.math.expm1(log_p) * tf.square(self.scaling(s)) / self.gamma
         slope = tf.exp(log_p) * (self.scaling.slope(s) + spread)
         return tf.where(weights > 0.0, slope, 0.0)  # at a kink it may be infinite

@@ -156,6 +156,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
         batch = super().batch_of(labels, y_pred, sample_weight, dtype)
         if self.log_q is None:
             return batch
+        # `per_list` divides by the temperature, which is not to divide log q
         log_q = tf.gather(tf.constant(self.log_q, dtype), tf.cast(identities, tf.int64))
         scores = tf.where(batch.mask, batch.scores - self.temperature * log_q, 0.0)
         return batch._replace(scores=scores)

@@ -90,12 +90,15 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         by_rank = pairs.curvatures(self._pair, items, self._pairing)
         if self.lambda_weight is not None:
             ranks = tf.cast(ranking.ranks(x, mask), tf.int32)
+            # from the order of the scores, in which `_items` put them
             by_rank = tf.gather(by_rank, ranks - 1, batch_dims=1)
         terms = self._terms(labels, mask)
         total = tf.ones_like(terms)
         with tf.GradientTape() as tape:
             tape.watch(total)
             value = self._normalizer(total, terms, tf.shape(x)[1])
+        # of a normalizer that is linear in the total; two derivatives divide by the temperature
+        # twice
         factor = tape.gradient(value, total) / self.temperature**2
         return factor[:, tf.newaxis] * by_rank
 
@@ -134,8 +137,10 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         if self.ordered:
             count = tf.cast(is_pair & (y != 0.0), x.dtype)
             weights = tf.where(y > 0.0, first.weights, second.weights)
+            # turned so that the larger label comes first: each pair is computed once
             values = self.surrogate(tf.sign(y) * x, tf.abs(y))
         else:
+            # (i, j) and (j, i) have equal costs, and each the weight of its first item
             count = 2.0 * tf.cast(is_pair & (first.ranks != second.ranks), x.dtype)
             weights = 0.5 * (first.weights + second.weights)
             values = self.surrogate(x, y)

@@ -184,6 +184,7 @@ class ContrastiveMatchingLoss(ScoreLoss):
 
         def next_ones(x: Tensor) -> Tensor:
             """Returns the `half` items after each item in a circle, `[batch_size, half, size]`."""
+            # the list over and over, in rows of one more than its size: each begins one item later
             x = tf.tile(x, [1, half + 1])[:, 1 : 1 + half * (size + 1)]
             return tf.reshape(x, [tf.shape(x)[0], half, size + 1])[:, :, :size]
 

@@ -325,5 +325,6 @@ class ListMLELoss(LabelOrderedLoss):
             return masking.masked_sum((top - x) + log_left, mask)
         c = tf.broadcast_to(self.position_weight(positions), tf.shape(x))
         up_to = tf.pad(tf.cumsum(c, axis=-1), [[0, 0], [1, 0]])
+        # tied items have the mean score, so each has the mean weight of the positions of its group
         share = label_order.at(up_to, group.behind) - label_order.at(up_to, group.first)
         return masking.masked_sum(c * (top + log_left) - share / (behind - first) * x, mask)

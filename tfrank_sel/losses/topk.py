@@ -176,6 +176,7 @@ class _TopKLoss(ListwiseLoss):
         """Computes the loss of each list; for class labels, all but the scores are columns."""
         size = scores.shape[1]
         if size is not None and self.k >= size:
+            # 0 with a gradient of 0; a constant would have none
             return masking.masked_sum(scores, tf.zeros_like(scores, tf.bool))
         if labels.shape[1] == 1 and size != 1:
             return weights[:, 0] * self._of_class(tf.cast(labels[:, 0], tf.int32), scores)

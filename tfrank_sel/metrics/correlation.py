@@ -244,6 +244,7 @@ class AUC(ComparingMetric):
         """Divides the weight of the pairs in order by that of all."""
         weights = tf.where(mask, weights, 0.0)
         pairs, above = _pairs(tf.sign(labels), mask), _greater(scores)
+        # the mean of "above" and "not below" counts a tie as half
         above_or_tied = pairs & (above | ~tf.linalg.matrix_transpose(above))
         above, above_or_tied, total = (
             tf.reduce_sum(weights * _sum_of_pairs(x, weights), axis=-1)

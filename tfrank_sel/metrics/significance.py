@@ -26,6 +26,7 @@ _DRAWN = 2**17  # weights drawn at once: these fit into a cache
 _CHUNK = 1024  # queries with signs at once
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64
 _MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+# P(count <= 0), P(count <= 1), ... of a Poisson count: the number of these up to u is a draw
 _UPTO = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(18)])[:-1]
 
 
@@ -55,6 +56,7 @@ class Resampled:
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95 % percentile interval of the mean of each value, `[values]` each."""
+        # a resample without a query has no mean
         drawn = self.weights > 0.0
         means = self.weighted[drawn] / self.weights[drawn, None]
         tail = 50.0 * (1.0 - CONFIDENCE)
@@ -139,6 +141,7 @@ def poisson_weights(keys: np.ndarray, seed: int, resamples: int) -> np.ndarray:
 
     They suffice for what is no sum over queries, such as the parameters of a model.
     """
+    # the 53 bits of a float64 in [0, 1)
     uniform = (random_bits(keys, seed, resamples) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(_UPTO, uniform, side="right").astype(np.float64)
 
@@ -200,6 +203,7 @@ def randomisation_test(keys: NDArray[np.uint64], differences: Array, seed: int, 
         positive += bits.T.astype(np.float64) @ differences[start : start + _CHUNK]
     observed = differences.sum(axis=0)
     slack = 1e-12 * np.abs(differences).sum(axis=0)  # rounding must not separate equal sums
+    # the sum with signs is that of the positive ones less that of the others
     extreme = np.abs(2.0 * positive - observed) >= np.abs(observed) - slack
     return np.asarray((1.0 + extreme.sum(axis=0)) / (1.0 + n))
 

@@ -111,7 +111,9 @@ class Shuffled(Ties):
 
     def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
         bits = tf.bitcast(tf.cast(scores, tf.float32), tf.int32)
+        # a sum, whatever the order of the items; padding adds 0, which is what 0 is scrambled to
         of_list = tf.reduce_sum(_scrambled(tf.where(mask, bits, 0)), axis=-1, keepdims=True)
+        # counted without padding
         place = tf.cumsum(tf.cast(mask, tf.int32), axis=-1)
         drawn = _scrambled(_scrambled(of_list + self.seed) + place)
         # floats hold 24 bits exactly; items tied in these bits keep the order of the list
@@ -155,6 +157,7 @@ class Averaged(Ties):
         relevant = block.total(tf.cast(weights > 0.0, weights.dtype))
         left = block.total(tf.ones_like(weights)) - block.offset(weights.dtype)
         # the probability that a rank holds a relevant item if none of its block came before
+        # above 1 only at ranks that are not reached, behind all places without a relevant item
         hazard = tf.minimum(tf.math.divide_no_nan(relevant, left), 1.0)
         reached = tf.math.cumprod(1.0 - hazard, axis=-1, exclusive=True)
         weight = tf.math.divide_no_nan(block.total(weights), relevant)
@@ -166,6 +169,7 @@ class Averaged(Ties):
         hits, size = block.total(relevant), block.total(tf.ones_like(relevant))
         before = tf.math.cumsum(relevant, axis=-1, exclusive=True)
         before = tf.gather(before, block.start, batch_dims=1)
+        # with a relevant item here, each other place of the block holds one with this probability
         share = tf.math.divide_no_nan(hits - 1.0, size - 1.0)
         return (before + 1.0 + block.offset(relevant.dtype) * share)[:, :k]
 
@@ -262,6 +266,7 @@ class _TieBlock:
     @classmethod
     def of(cls, scores: Tensor) -> "_TieBlock":
         """Finds the blocks; NaN, which ranks last, equals no other score."""
+        # cut to the size, since padding gives a list without slots one
         begins = tf.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]])
         return cls(tf.cumsum(tf.cast(begins[:, : tf.shape(scores)[1]], tf.int32), axis=1))
 
@@ -283,6 +288,7 @@ class _TieBlock:
 
     def _of_block(self, reduce: Callable[..., Tensor], x: Tensor) -> Tensor:
         rows, columns = tf.unstack(tf.shape(x))
+        # one call for all lists: none has more blocks than columns
         ids = self.number + columns * tf.range(rows)[:, tf.newaxis]
         reduced = reduce(x, ids, rows * columns)
         return tf.gather(tf.reshape(reduced, tf.shape(x)), self.number, batch_dims=1)

@@ -59,6 +59,7 @@ def of_xgboost(booster: Any) -> Forest:
         if not np.isnan(model.missing):
             raise refusal("Expected missing=NaN", missing=model.missing)
         if getattr(model, "best_iteration", None) is not None:
+            # as `predict` of the scikit-learn model does
             booster = booster[: model.best_iteration + 1]
     learner = json.loads(booster.save_raw("json"))["learner"]
     kind = learner["gradient_booster"]["name"]

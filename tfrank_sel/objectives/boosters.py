@@ -289,6 +289,7 @@ def train_catboost(
     labels = np.asarray(pool.get_label(), np.float64)
     given = np.asarray(pool.get_weight(), np.float64)
     group = _sizes(pool)
+    # `predict` adds the baseline of its pool
     ignored = np.asarray(pool.get_baseline()).sum(axis=-1)
     copied = pool.slice(np.arange(len(labels)))
     if not copied.is_quantized():

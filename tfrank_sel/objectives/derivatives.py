@@ -60,6 +60,7 @@ def _(
         labels = loss.lambda_weight.items(labels, scores, mask)
     targets = tf.where(mask, weights * loss.targets(labels, mask), 0.0)
     x = scores / loss.temperature
+    # p * (1 - p), whose second factor keeps its digits where p nears 1
     spread = masking.softmax(x, mask) * masking.softmax_complement(x, mask)
     return tf.reduce_sum(targets, axis=-1, keepdims=True) * spread / loss.temperature**2
 
@@ -72,6 +73,7 @@ def _(
     gains = tf.where(mask & (total > 0.0), loss.gain(labels), 0.0)
     shares = tf.math.divide_no_nan(weights, total)
     anchor = loss.alpha * tf.cast(mask & (loss.gain(labels) > 0.0), scores.dtype)
+    # half of the variance of the logits has the second derivative v_i - v_i**2
     return tf.reduce_sum(gains, axis=-1, keepdims=True) * shares * (1.0 - shares) + anchor
 
 
@@ -97,6 +99,7 @@ def _of_separable(
         with tf.GradientTape() as inner:
             inner.watch(scores)
             value = loss.per_list(labels, scores, mask, weights)
+        # each slope depends on its own score only, so the derivative of their sum is the diagonal
         slope = inner.gradient(value, scores)
     return outer.gradient(slope, scores, unconnected_gradients="zero")
 
@@ -116,6 +119,7 @@ def by_probes(
         signs: Vectors `z` of signs, of the shape of the scores. The diagonal is the mean of
             `z * (H z)` over them.
     """
+    # Hutchinson: E[z_i z_j] is 1 for i = j and else 0, so the mean of z_i (H z)_i is H_ii
     z = tf.stack(signs)
     moves = STEP * tf.concat([tf.zeros_like(z[:1]), z, -z], axis=0)
     copies = [tf.broadcast_to(x, [1 + 2 * len(signs), *x.shape]) for x in batch]
@@ -141,6 +145,7 @@ def random_signs(count: int, shape: Tensor, seed: Tensor, dtype: tf.DType) -> li
     """
     uniform = tf.random.stateless_uniform(shape, seed, alg="philox")
     signs = tf.where(uniform < 0.5, tf.ones([], dtype), -tf.ones([], dtype))
+    # its columns are orthogonal: in the mean, z_i z_j vanishes unless i = j modulo `count`
     hadamard: NDArray[Any] = np.ones([1, 1])
     while len(hadamard) < count:
         hadamard = np.kron(hadamard, [[1, 1], [1, -1]])
@@ -247,6 +252,7 @@ class Derivatives:
         batches = []
         for y_true, sample_weight, index in lists.padded():
             made = self.loss.batch_of(y_true, np.zeros_like(y_true), sample_weight, self.loss.dtype)
+            # chunks are cut from every field, so none may be left to broadcast
             full = made._replace(
                 weights=tf.broadcast_to(made.weights, y_true.shape),
                 list_weights=tf.broadcast_to(made.list_weights, y_true.shape[:1]),
@@ -264,6 +270,7 @@ class Derivatives:
         batches: Sequence[ListBatch],
     ) -> tuple[Tensor, Tensor]:
         """Computes the derivatives of all lists, in one graph."""
+        # empty slots have the index behind the last item
         scores = tf.concat([scores, [0.0]], axis=0)
         of_widths = []
         for i, (index, batch) in enumerate(zip(slots, batches, strict=True)):

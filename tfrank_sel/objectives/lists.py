@@ -57,6 +57,7 @@ class PaddedLists(NamedTuple):
             chunks = -(-len(members) * width // ITEMS_AT_A_TIME)
             rows = -(-len(members) // chunks)
             filled = np.pad(members, (0, chunks * rows - len(members)), constant_values=len(sizes))
+            # lists that fill up the last chunk begin anywhere and have no item
             index = np.append(starts, 0)[filled, np.newaxis] + np.arange(width)
             is_item = np.arange(width) < np.append(sizes, 0)[filled, np.newaxis]
             index = np.where(is_item, index, len(y)).astype(np.int32)
@@ -65,6 +66,7 @@ class PaddedLists(NamedTuple):
             low = width
         flat = np.concatenate([np.zeros(0, np.int32), *(np.ravel(x) for x in slots)])
         places = np.empty(len(y) + 1, np.int32)
+        # empty slots write to the place behind the last item, which is cut off
         places[flat] = np.arange(len(flat), dtype=np.int32)
         w = None if weights is None else np.frombuffer(weights, np.float64)
         return cls(y, w, len(sizes), slots, lists, places[:-1])
@@ -123,6 +125,7 @@ def _widths(sizes: NDArray[np.int64]) -> list[int]:
     below = [0, *(int((sizes <= end).sum()) for end in ends)]
     best: list[tuple[int, list[int]]] = [(0, [])]  # of the lists up to each end
     for i, top in enumerate(tops, start=1):
+        # dynamic programming: one width for the lists above end j, the best choice for those below
         costs = [best[j][0] + (below[i] - below[j]) * top + SLOTS_PER_WIDTH for j in range(i)]
         j = int(np.argmin(costs))
         best.append((costs[j], [*best[j][1], top]))

@@ -70,11 +70,14 @@ def sums_over_pairs(function: PairFunction, items: Items, pairing: Pairing) -> T
         with tf.GradientTape() as tape:
             tape.watch(difference)
             cost, weight = function(first, second, difference)
+        # the weight is the upstream gradient, so that none flows through it
         slope = tape.gradient(cost, difference, weight)
+        # a pair that does not count may have an infinite cost, and 0 * inf is NaN
         return tf.math.multiply_no_nan(cost, weight), slope
 
     @tf.custom_gradient
     def slopes_again(scores: Tensor, slopes: Tensor) -> tuple[Tensor, object]:
+        # only a Hessian times a vector runs through the pairs a second time
         def gradient(upstream: Tensor) -> tuple[Tensor, None]:
             with tf.GradientTape() as tape:
                 tape.watch(scores)
@@ -145,6 +148,7 @@ def all_pairs(function: PairFunction, items: Items, parity: float) -> Sums:
     blocked = _blocks(items, num_blocks, width)
     first = Items(*(x[..., tf.newaxis] for x in blocked))
     cost, by_item = paired(blocked)
+    # inside a block each pair comes from both sides: half of the cost, and no mirror image
     sums = 0.5 * cost, tf.reduce_sum(by_item, axis=-1)
     if items.scores.shape[1] is None or items.scores.shape[1] > WIDTH:
         _, *sums = tf.while_loop(
@@ -170,6 +174,7 @@ def with_top(k: int | None) -> Pairing:
 def _top_pairs(k: int, function: PairFunction, items: Items, parity: float) -> Sums:
     static_size = items.scores.shape[1]
     if static_size is not None and static_size <= max(2 * k, WIDTH):
+        # for n up to 2 * k, all n * n / 2 pairs are no more than k * n
         return all_pairs(function, items, parity)
     batch_size, list_size = tf.unstack(tf.shape(items.scores))
     top = tf.minimum(k, list_size)
@@ -181,6 +186,7 @@ def _top_pairs(k: int, function: PairFunction, items: Items, parity: float) -> S
     def add(step: Tensor, cost: Tensor, of_top: Tensor, total: Tensor) -> tuple[Tensor, ...]:
         first = Items(*(x[:, step, :, tf.newaxis] for x in blocked))
         second = Items(*(x[:, tf.newaxis, :] for x in items))
+        # a pair of two top items comes once, from the better rank
         second = second._replace(mask=second.mask & (second.ranks > first.ranks))
         more, by_item = function(first, second, first.scores - second.scores)
         own = tf.reduce_sum(by_item, axis=-1)[:, tf.newaxis, :]

@@ -171,6 +171,7 @@ def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Te
     def f(scores: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
             x = _differences(scores) / (2.0 * sigma)
+            # the derivative of `ahead` in s_i - s_j
             density = tf.exp(-tf.square(x)) / (2.0 * sigma * math.sqrt(math.pi))
             steps = _discount_steps(p, ahead, behind, discounts)
             slope = upstream[:, tf.newaxis, :] * steps * density

@@ -21,6 +21,7 @@ UNKNOWN_SIZE = 1024  # the assumed list size if it is known only when the graph 
 FACTORS = 5  # items of a lane per step: the lane is read and written once for all of them
 UNROLLED = 16  # terms of a sum that are compiled into one expression
 LANES = (8, 16, 32, 64, 128)
+# 4**-14 and 4**-27 are below half of the last digit, 2**-24 of float32 and 2**-53 of float64
 EXACT_TERMS = {tf.float32: 14, tf.float64: 27}  # of the light series, at odds up to 1/4
 
 
@@ -46,6 +47,7 @@ def log_symmetric(x: Tensor, degree: int) -> Tensor:
     empty = tf.zeros([tf.shape(x)[0], 1], x.dtype)
     start = tf.pad(empty, [[0, 0], [0, degree]], constant_values=nothing)
 
+    # sigma_m with an item = sigma_m of the others + exp(item) * sigma_(m-1) of the others
     def add_item(logs: Tensor, item: Tensor) -> Tensor:
         with_item = logs[:, :-1] + item[:, tf.newaxis]
         return log_add(logs, tf.pad(with_item, [[0, 0], [1, 0]], constant_values=nothing))
@@ -122,6 +124,7 @@ def centre(x: Tensor, k: int, inverse_scale: Tensor) -> tuple[Tensor, Tensor]:
     top = tf.reduce_max(x, axis=1)
     top = tf.where(tf.math.is_finite(top), top, 0.0)
     total = tf.reduce_sum(tf.exp((x - top[:, tf.newaxis]) * inverse_scale), axis=1)
+    # then no score is above this t, the minimum is idle, and t solves the equation
     flat = total >= mass
     t = top + _log(total / mass) / inverse_scale
     t = tf.cond(
@@ -140,6 +143,7 @@ def _centre_of_peaked(
     near = 4.0 / inverse_scale
 
     def halve(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        # the sum of two large scores would overflow
         middle = 0.5 * low + 0.5 * high
         few = _count(x > middle[:, tf.newaxis], x.dtype) <= k - 1
         return tf.where(few, low, middle), tf.where(few, middle, high)
@@ -154,6 +158,7 @@ def _centre_of_peaked(
     above = x > high[:, tf.newaxis]
     odds = tf.exp(tf.minimum(x - high[:, tf.newaxis], 0.0) * inverse_scale)
     below = tf.where(~above, odds, 0.0)
+    # at least 1/2, since bisection leaves at most k - 1 scores above `high`
     rest = k - 0.5 - _count(above, x.dtype)
     return high + _log(tf.reduce_sum(below, axis=1) / rest) / inverse_scale
 
@@ -297,6 +302,7 @@ def _grow(u: Tensor, degree: int, plan: Plan, signed: bool) -> Tensor:
 def _signed_odds(u: Tensor) -> Tensor:
     """Computes `exp(u)`, or `-exp(-u)` where that is above 1; never quite 0 there."""
     light = u <= 0.0
+    # exp(-80) is a normal number of float32; 0 would have no sign
     odds = tf.exp(tf.where(light, u, tf.maximum(-u, -80.0)))
     return tf.where(light, odds, -odds)
 
@@ -320,8 +326,10 @@ def _cut_too_much(lanes: Tensor, plan: Plan) -> Tensor:
     tiny = tf.constant(1e-300 if lanes.dtype == tf.float64 else 1e-37, lanes.dtype)
     largest = tf.reduce_max(lanes, axis=1)
     last, before = lanes[:, plan.degree], lanes[:, plan.degree - 1]
+    # by Newton's inequality, c_(m+1) <= c_m**2 / c_(m-1): the first coefficient that is cut off
     lost = tf.reduce_sum(last * last / (tf.maximum(before, tiny) * largest), axis=1)
     overflown = ~tf.math.is_finite(tf.reduce_max(largest))
+    # "not below" is also true of NaN
     return ~(tf.reduce_max(lost) < plan.lost) | overflown
 
 
@@ -330,6 +338,7 @@ def _multiply(lanes: Tensor, degree: int) -> Tensor:
     cut = lanes.shape[1] - 1
     # lists innermost, to vectorise over them
     lanes = tf.transpose(tf.cast(lanes, tf.float64), [2, 1, 0])
+    # a factor of each lane cancels, and the product of 128 lanes would leave the range of float64
     lanes = lanes / tf.reduce_max(lanes, axis=1, keepdims=True)
     rows = tf.shape(lanes)[2]
     head = tf.zeros([cut, rows], tf.float64)
@@ -407,6 +416,8 @@ def series_of(coefficients: Tensor, k: int, plan: Plan, dtype: tf.DType) -> Seri
     down = tf.reverse(coefficients[:, k - 1 - plan.below if plan.below < k else 0 : k], axis=[1])
     if plan.below == k:
         down = tf.pad(down, [[0, 0], [0, 1]])  # the coefficient of degree -1
+    # w**(i+1) has the factor (-1)**i * (d_i - d_(i+1)), with d_i = P_(k-1-i) / P_(k-1) / ratio**i,
+    # for w in units of P_k / P_(k-1). As coefficients are log-concave, every d_i is at most 1
     down = down / before * _powers(1.0 / ratio, plan.below)
     up = coefficients[:, k:] / at_k * _powers(ratio, plan.above)
     return Series(
@@ -418,6 +429,7 @@ def series_of(coefficients: Tensor, k: int, plan: Plan, dtype: tf.DType) -> Seri
 
 def derivative(u: Tensor, series: Series) -> Tensor:
     """Evaluates the series at shifted logarithms of odds, `[batch_size, list_size]`."""
+    # w or 1 / w, whichever is at most 1: the terms of its series shrink
     v = tf.exp(-tf.abs(u))
     return tf.where(u <= 0.0, _horner(series.light, v), _horner(series.heavy, v))
 
@@ -544,6 +556,7 @@ def _forward(x: Tensor, item: Tensor, k: int, scale: Tensor) -> _Forward:
     t, top = tf.unstack(extent, axis=1)
     product = coefficients(cut, full_lanes, k, plan)
     exists = (product[:, k] > 0.0) & (product[:, k - 1] > 0.0)
+    # any positive numbers: too few items must make no NaN in the logarithm and the series
     product = tf.where(exists[:, tf.newaxis], product, 1.0)
     log_ratio = tf.math.log(product[:, k] / product[:, k - 1])
     kth = tf.where(exists, tf.cast(t, tf.float64) + scale * log_ratio, -math.inf)

@@ -196,6 +196,7 @@ def random_factors(
         first_user: Number of users that preceding processes drew.
     """
     of_users, of_items = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
+    # the numbers of preceding processes are drawn and dropped: all have those of one process
     for begin in range(0, first_user, _CHUNK):
         of_users.normal(size=(min(_CHUNK, first_user - begin), shapes[0][1]))
     drawn = [np.empty(shape, dtype) for shape in shapes]

@@ -27,6 +27,8 @@ from tfrank_sel.models.als.vectors import (
 Array: TypeAlias = NDArray[np.floating]
 # Compiled code does not allocate. Without Numba's runtime it does not count references either,
 # which would cost more than a short row. A division by zero gives an infinity without a branch.
+# Not `fastmath=True`, which also assumes that no number is NaN or infinite, and may drop the tests
+# of singular rows.
 compiled = njit(
     nogil=True,
     cache=True,
@@ -123,6 +125,7 @@ def solve_definite(matrix: Array, x: Array, y: Array, size: int) -> bool:
     least = matrix[0, 0]
     for i in range(1, size):
         least = max(least, matrix[i, i])
+    # a pivot below the rounding of the largest diagonal element may be 0
     least *= np.finfo(x.dtype).eps
     for p in range(0, size, TILE_ROWS):
         for j in range(p // lanes * lanes, size, lanes):
@@ -156,6 +159,8 @@ def solve_exactly(
 ) -> int:
     """Solves the rows from `begin` to `end` into `out`; returns the number of singular rows."""
     width = shared.factors.shape[1]
+    # One unknown for each positive, or one for each factor, whichever system is smaller; Woodbury's
+    # identity has some work more for each positive, and needs all of them in one block.
     few = min(width * 3 // 4, BLOCK)
     failed = 0
     for row in range(begin, end):
@@ -164,6 +169,7 @@ def solve_exactly(
         if count == 0 and rows.scales[row] == 0:
             for k in range(width):
                 scratch.rhs[k] = 0
+        # without a curvature, positives add nothing to the diagonal
         elif shared.curvature[0] == 0 and shared.curvature[1] == 0:
             _gather_all(rows, shared, row, scratch)
             for k in range(width):
@@ -212,8 +218,12 @@ def improve(
         _add_positives(rows, shared, row, x, residual, True)
         for k in range(width):
             direction[k] = residual[k] / diagonal[k]
+        # Preconditioned, the squared residual is r' r / d. From the current value, every step
+        # lowers the quadratic: so does a sweep of any number of steps, and few suffice, as sweeps
+        # go on.
         norm = dot(residual, 0, direction, 0, width // lanes)
         for _ in range(steps):
+            # solved, or NaN
             if not norm > 0:
                 break
             for k in range(width):
@@ -263,6 +273,7 @@ def _start(rows: GainRows, shared: Shared, row: int, scratch: Scratch) -> bool:
         scratch.diagonal[k] = scale * shared.eigenvalues[k] + ridge
     for k in range(width):
         scratch.rhs[k] = -scale * shared.pull[k]
+    # eigenvalues ascend, and a padded column has at least the largest
     least, most = scratch.diagonal[0], scratch.diagonal[width - 1]
     return least > np.finfo(shared.factors.dtype).eps * width * most
 

@@ -202,6 +202,7 @@ class Solver:
         return gram, self._pull(gram, total, self._mean(items))
 
     def _pull(self, gram: Float64s, total: Float64s, mean: Float64s) -> Float64s:
+        # the tangent of -mu**2 / 2 at the current mean lies above it, so lowering it lowers J
         return self.objective.lift * total - self.objective.kappa * gram @ mean
 
     def _mean(self, items: Array) -> Float64s:
@@ -211,6 +212,8 @@ class Solver:
         """Returns the objective, without the logarithms of numbers of items."""
         by_user, pulled = self._moments(users, self._scales)
         by_item, total = self._moments(items, self._base_weights)
+        # a quadratic form of the users' and items' moments: no pair of a user and an item is
+        # visited
         by_item -= self.objective.kappa / self.num_items * np.outer(total, total)
         pairs = np.sum(by_user * by_item) / 2.0 + self.objective.lift * pulled @ total
         terms = self.objective.curvature, self.objective.slope, self.objective.offset
@@ -230,12 +233,14 @@ class Solver:
     def logit_norm(self, users: Array, items: Array) -> float:
         """Returns the root mean square of all scores, with the weights of the items."""
         by_user, _ = self._moments(users, np.full(len(users), 1.0 / self.num_users))
+        # the mean of (p' q)**2 over all pairs is the trace of the product of both moments
         by_item, _ = self._moments(items, self._base_weights / self.num_items)
         return float(np.sqrt(max(np.sum(by_user * by_item), 0.0)))
 
     def _solve(
         self, side: _Side, matrix: Float64s, pull: Float64s, fixed: Array, free: Array
     ) -> None:
+        # in its eigenbasis, the matrix that all rows share is a diagonal: see `rows.py`
         eigenvalues, basis = np.linalg.eigh(matrix)
         # another machine may round to another basis, but all blocks must use the same basis
         eigenvalues, basis = self.group.first(eigenvalues), self.group.first(basis)
@@ -363,6 +368,8 @@ def _fixed_point(
     Each argument is the combination of the previous ones with the smallest combined residual.
     """
     arguments, residuals = [start], [renewed(start) - start]
+    # for an affine map this is GMRES, which ends after as many steps as there are numbers, rounding
+    # apart
     for _ in range(2 * len(start)):
         value = arguments[-1] + residuals[-1]
         if np.linalg.norm(residuals[-1]) <= tolerance * np.linalg.norm(value):
