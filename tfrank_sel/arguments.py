@@ -190,12 +190,9 @@ def _check(cls: type, name: str, value: Any) -> None:
         if outside := _outside(argument.hint, value):
             raise refusal(f"`{name}` must be {outside}", f"{name}={value}")
         return
-    raise (ValueError if _fits(argument.hint, value, finite=False) else TypeError)(
-        received(
-            f"`{name}` of {cls.__name__} must be {accepted(argument.hint, argument.default)}",
-            f"{name}={value!r}",
-        )
-    )
+    kind = ValueError if _fits(argument.hint, value, finite=False) else TypeError
+    expected = f"`{name}` of {cls.__name__} must be {accepted(argument.hint, argument.default)}"
+    raise kind(received(expected, f"{name}={value!r}"))
 
 
 def _fits(hint: Any, value: Any, finite: bool = True) -> bool:

@@ -119,8 +119,7 @@ def ubi(
     output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write: the log.")],
     click: Annotated[str, typer.Option(help="Name of the action of a click.")] = "click",
     impression: Annotated[
-        str,
-        typer.Option(help="Name of the action of an impression; without any, hits were shown."),
+        str, typer.Option(help="Name of the action of an impression; without any, hits were shown.")
     ] = "impression",
     format: Format = None,
 ) -> None:

@@ -178,9 +178,7 @@ def _impressions(
 
 
 def _table(
-    shown: Mapping[tuple[str, str], int],
-    clicked: Set[tuple[str, str]],
-    asked: Mapping[str, _Asked],
+    shown: Mapping[tuple[str, str], int], clicked: Set[tuple[str, str]], asked: Mapping[str, _Asked]
 ) -> Any:
     """The rows, by session in the order of the queries, and by position."""
     order = {session: number for number, session in enumerate(asked)}

@@ -143,12 +143,8 @@ class SoftTopK(Configurable, keras.layers.Layer):
         scores = tf.convert_to_tensor(scores)
         mask = tf.ones_like(scores, tf.bool) if mask is None else tf.convert_to_tensor(mask)
         if not (scores.dtype.is_floating or scores.dtype.is_integer) or mask.dtype != tf.bool:
-            raise TypeError(
-                received(
-                    "`scores` must be numbers and `mask` Boolean",
-                    f"scores.dtype={scores.dtype.name}, mask.dtype={mask.dtype.name}",
-                )
-            )
+            dtypes = f"scores.dtype={scores.dtype.name}, mask.dtype={mask.dtype.name}"
+            raise TypeError(received("`scores` must be numbers and `mask` Boolean", dtypes))
         _check_shapes(scores.shape, mask.shape)
         # a function traced for several ranks has no static rank
         scores = tf.ensure_shape(scores, [None, None])

@@ -243,12 +243,8 @@ def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
     """The networks of an earlier model, without its trees."""
     members = [x for x in members_of(start) if not isinstance(parts_of(x)[1], models.BoostedTrees)]
     if len(members) != count:
-        raise StartError(
-            received(
-                f"`start` must be of as many networks as there are losses, {count}",
-                f"{start.name!r}, of {len(members)}",
-            )
-        )
+        expected = f"`start` must be of as many networks as there are losses, {count}"
+        raise StartError(received(expected, f"{start.name!r}, of {len(members)}"))
     return members
 
 

@@ -97,13 +97,11 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
     elif isinstance(interactions, tuple):
         columns = [np.asarray(column) for column in interactions]
     else:
-        raise TypeError(
-            received(
-                "`interactions` must be a SciPy sparse matrix, a frame or table with columns "
-                "`user` and `item`, a tuple of arrays, or an array with one row per pair",
-                type(interactions).__name__,
-            )
+        expected = (
+            "`interactions` must be a SciPy sparse matrix, a frame or table with columns "
+            "`user` and `item`, a tuple of arrays, or an array with one row per pair"
         )
+        raise TypeError(received(expected, type(interactions).__name__))
     if len(columns) not in (2, 3) or len({column.shape for column in columns}) != 1:
         raise refusal(
             "Users, items and gains (if given) must be columns of equal length",

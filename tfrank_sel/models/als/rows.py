@@ -186,13 +186,7 @@ def solve_exactly(
 
 @compiled
 def improve(
-    rows: GainRows,
-    shared: Shared,
-    begin: int,
-    end: int,
-    out: Array,
-    scratch: Scratch,
-    steps: int,
+    rows: GainRows, shared: Shared, begin: int, end: int, out: Array, scratch: Scratch, steps: int
 ) -> int:
     """Improves the rows of `out` by conjugate gradient steps; returns the number of singular rows.
 
