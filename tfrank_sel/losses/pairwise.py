@@ -386,6 +386,7 @@ class PairwiseQuantileLoss(PairwiseLoss):
         """Computes the tilted absolute or squared error between `x` and `y`."""
         u, tau = x - y, self.tau
         if not self.squared:
+            # (1 - tau) * u above 0, and -tau * u below
             return 0.5 * Sign().potential(u) + (0.5 - tau) * u
         slopes = {"slope_below": 2.0 * tau, "slope_above": 2.0 * (1.0 - tau)}
         return PiecewiseLinear(knots=[0.0], values=[0.0], **slopes).potential(u)
@@ -488,6 +489,7 @@ class CircleLoss(LabelOrderedLoss):
         s, m = tf.clip_by_value(scores, 0.0, 1.0), self.margin
         above = self.gamma * tf.stop_gradient(tf.nn.relu(1.0 + m - s)) * (1.0 - m - s)
         below = self.gamma * tf.stop_gradient(tf.nn.relu(s + m)) * (s - m)
+        # sum_ij exp(a_i + b_j) = sum_i exp(a_i) * sum_(j below i) exp(b_j): no matrix of pairs
         x = above + label_order.log_sum_exp_below(below, labels, mask)
         has_pair = tf.cast(mask & (x > x.dtype.min), x.dtype)
         return masking.log1p_sum_exp(x, has_pair)

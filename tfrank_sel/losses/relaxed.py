@@ -591,6 +591,7 @@ def _distances(x: Tensor, mask: Tensor) -> Tensor:
     @tf.custom_gradient
     def f(x: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
+            # a distance is in the sums of both of its items
             moved = upstream[:, :, tf.newaxis] + upstream[:, tf.newaxis, :]
             return -masking.masked_sum(moved * tf.sign(_differences(x)), pairs)
 

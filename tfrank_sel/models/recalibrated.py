@@ -220,6 +220,7 @@ def _platt(scores: Array, labels: Array, weights: Array) -> tuple[float, float]:
         p = 1.0 / (1.0 + np.exp(-(coefficients @ x)))
         gradient = x @ (weights * (p - targets))
         step = np.linalg.solve((x * (weights * p * (1.0 - p))) @ x.T, gradient)
+        # where p is near 0 or 1, Newton's step overshoots: it is halved until the loss falls
         here = loss(coefficients @ x)
         while (after := loss((coefficients - step) @ x)) > here and abs(step).max() > 1e-12:
             step /= 2.0
@@ -237,6 +238,7 @@ def _isotonic(scores: Array, labels: Array, weights: Array) -> tuple[list[float]
     parts = (np.bincount(places, weights * x) for x in (np.ones_like(scores), scores, labels))
     blocks: list[tuple[float, float, float]] = []  # weight, weighted score, weighted label
     for block in zip(*parts, strict=True):
+        # means, compared without a division
         while blocks and blocks[-1][2] * block[0] >= block[2] * blocks[-1][0]:
             block = tuple(a + b for a, b in zip(blocks.pop(), block, strict=True))
         blocks.append(block)
