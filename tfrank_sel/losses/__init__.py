@@ -8,6 +8,7 @@ from tfrank_sel.losses.bases import (
     mean_over_terms as mean_over_terms,
     sum_over_terms as sum_over_terms,
 )
+from tfrank_sel.losses.catalogue import CatalogueLoss as CatalogueLoss
 from tfrank_sel.losses.choice import design as design, judge as judge
 from tfrank_sel.losses.classes import (
     NWayJointLoss as NWayJointLoss,

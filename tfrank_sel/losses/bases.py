@@ -63,6 +63,21 @@ def of_items(normalizer: Normalizer, values: Tensor, mask: Tensor) -> Tensor:
     return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])
 
 
+def weights_of_valid(weights: Tensor, is_valid: Tensor, reduction: str | None) -> Tensor:
+    """Returns weights with which the reduction of Keras leaves lists out, as under a mask.
+
+    Args:
+        weights: Weight of each list, `[batch_size]` or a scalar.
+        is_valid: Whether a list counts, `[batch_size]`.
+        reduction: The reduction; a mean is over the lists that count.
+    """
+    counts = tf.cast(is_valid, weights.dtype)
+    if reduction in ("mean", "sum_over_batch_size"):
+        size = tf.cast(tf.size(counts), weights.dtype)
+        counts *= tf.math.divide_no_nan(size, tf.reduce_sum(counts))
+    return weights * counts
+
+
 class ListwiseLoss(Listwise, keras_versions.Loss):
     """A loss over lists of scored items.
 
@@ -111,6 +126,18 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
         """Computes the loss of each list; `y_true` is the batch that `__call__` read."""
         labels, mask, weights = y_true
         return self.checked(labels, y_pred, tf.cast(mask, tf.bool), weights)  # Keras cast the mask
+
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor | None:
+        """Computes the loss of lists with one relevant item, of label 1, without their labels.
+
+        Args:
+            classes: Index of the relevant item, `[batch_size]`, int32; outside of the list for none.
+            scores: Scores, `[batch_size, list_size]`, all valid and finite.
+
+        Returns:
+            The losses, `[batch_size]`; `None` if the formula needs the labels of all items.
+        """
+        return None
 
     @functools.cached_property
     def checked(self) -> Formula:

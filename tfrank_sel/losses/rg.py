@@ -1,6 +1,7 @@
 """RG losses: the softmax cross-entropy, expanded to second order around equal logits."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import tensorflow as tf
 from tensorflow import Tensor
@@ -11,20 +12,56 @@ from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
 
 
-class _RGLoss(ListwiseLoss):
+class RGLoss(ListwiseLoss):
     """An expansion of the softmax cross-entropy, with an anchor of the logits of relevant items."""
 
     alpha: AtLeast0 = 0.0
     target: float = 1.0
     gain: Callable[[Tensor], Tensor] = ranking.linear_gain
 
+    of_mean: ClassVar[float]  # weight of the squared mean logit
+
     @property
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
 
+    def of_states(
+        self, states: Tensor, indices: Tensor, vectors: Tensor, weights: Tensor | None
+    ) -> Tensor:
+        """Computes the loss of the logits `states @ vectors.T`, without these logits.
+
+        Args:
+            states: `[count, num_factors]`.
+            indices: Items of label 1 of each state, `[count, n]`; outside of the items for none.
+            vectors: Of all items, `[num_items, num_factors]`.
+            weights: Base weights of the items; 1 if `None`.
+
+        Returns:
+            The loss of each state, `[count]`.
+        """
+        if weights is None:
+            weights = tf.ones(tf.shape(vectors)[:1], vectors.dtype)
+        total = tf.reduce_sum(weights)
+        shares = tf.math.divide_no_nan(weights, total)[:, tf.newaxis]
+        mean = tf.reduce_sum(shares * vectors, axis=0)
+        # about the mean: of vectors far from 0, the digits of their spread would be lost
+        centred = vectors - mean
+        covariance = tf.matmul(shares * centred, centred, transpose_a=True)
+        means = tf.linalg.matvec(states, mean)
+        variances = tf.reduce_sum(states * tf.matmul(states, covariance), axis=1)
+        there = (indices >= 0) & (indices < tf.shape(vectors)[0]) & (total > 0.0)
+        places = tf.where(there, indices, 0)
+        over = tf.einsum("ck,cnk->cn", states, tf.gather(centred, places))
+        gains = tf.where(there, self.gain(tf.ones_like(over)), 0.0)
+        gain = tf.reduce_sum(gains, axis=1)
+        log_total = tf.math.log(tf.where(total > 0.0, total, 1.0))
+        value = gain * (log_total + variances / 2.0) - tf.reduce_sum(gains * over, axis=1)
+        value += self.of_mean * gain * tf.square(means) / 2.0
+        return value + _anchor(gains, over + means[:, tf.newaxis], self.alpha, self.target)
+
 
 @register
-class RG2Loss(_RGLoss):
+class RG2Loss(RGLoss):
     """Weighted least-squares loss of the logits, an upper bound of `RGCrossLoss`.
 
     For each list of gains `g = gain(y)` of the labels `y` in `y_true` and logits `o` in `y_pred`:
@@ -70,6 +107,8 @@ class RG2Loss(_RGLoss):
         https://arxiv.org/abs/2506.09454).
     """
 
+    of_mean = 1.0
+
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the square of the mean logit to the shift-invariant expansion."""
         gains = _gains(self.gain, labels, mask)
@@ -79,7 +118,7 @@ class RG2Loss(_RGLoss):
 
 
 @register
-class RGCrossLoss(_RGLoss):
+class RGCrossLoss(RGLoss):
     """Second-order expansion of the softmax cross-entropy around equal logits: RG^x.
 
     For each list of gains `g = gain(y)` of the labels `y` in `y_true` and logits `o` in `y_pred`:
@@ -118,6 +157,8 @@ class RGCrossLoss(_RGLoss):
         [NDCG-Consistent Softmax Approximation with Accelerated Convergence, 2025](
         https://arxiv.org/abs/2506.09454).
     """
+
+    of_mean = 0.0
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the expansion about the mean logit."""

@@ -65,6 +65,16 @@ class SoftmaxLoss(ListwiseLoss):
             return self.lambda_weight.largest_label(self.dtype)
         return self.targets.largest_label(self.dtype)
 
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor | None:
+        """Computes the cross-entropies by the operation that TensorFlow has for them."""
+        if self.lambda_weight is not None or self.targets != BY_SHARES:
+            return None
+        there = (classes >= 0) & (classes < tf.shape(scores)[1])
+        values = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            tf.where(there, classes, 0), scores / self.temperature
+        )
+        return tf.where(there, values, 0.0)
+
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""
         if self.lambda_weight is not None:

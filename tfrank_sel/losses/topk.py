@@ -179,13 +179,13 @@ class _TopKLoss(ListwiseLoss):
             # 0 with a gradient of 0; a constant would have none
             return masking.masked_sum(scores, tf.zeros_like(scores, tf.bool))
         if labels.shape[1] == 1 and size != 1:
-            return weights[:, 0] * self._of_class(tf.cast(labels[:, 0], tf.int32), scores)
+            return weights[:, 0] * self.of_classes(tf.cast(labels[:, 0], tf.int32), scores)
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
-    def _of_class(self, label: Tensor, scores: Tensor) -> Tensor:
-        """Computes the loss of one relevant item, equal in all forms, without a one-hot row."""
-        valid = (label >= 0) & (label < tf.shape(scores)[1])
-        kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, label, -1))
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
+        """Computes the loss of one relevant item, which is equal in all forms."""
+        valid = (classes >= 0) & (classes < tf.shape(scores)[1])
+        kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, classes, -1))
         valid &= kth > -math.inf
         missing = self.margin + (tf.where(valid, kth, 0.0) - score) / self.k
         return tf.cast(tf.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
