@@ -123,6 +123,12 @@ class Listwise(Named, abc.ABC):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the value of each list, `[batch_size]`, from the fields of a `ListBatch`."""
 
+    def of_positions(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        """Reads positions of sequences as lists, where the formula takes indices."""
+        if not self.takes_classes:
+            return y_true, y_pred, sample_weight
+        return class_labels.of_positions(y_true, y_pred, sample_weight)
+
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras for this formula."""
         y_pred = as_lists(y_pred)

@@ -31,9 +31,19 @@ OF_CLASSES = (losses.MarginSoftmaxLoss, losses.SmoothTopKLoss, losses.TopKHingeL
 every_formula = pytest.mark.parametrize("case", OF_RELEVANCES, ids=name_of)
 
 SCORES = np.random.default_rng(8).normal(size=[4, 5]).astype(np.float32)
-CLASSES = np.array([3, 0, -1, 4])  # a list without a relevant item among them
-ONE_HOT = np.eye(5, dtype=np.float32)[CLASSES] * (CLASSES >= 0)[:, None]
+CLASSES = np.array([3, 0, -1, 4])  # a list that does not count among them
+ONE_HOT = np.eye(5, dtype=np.float32)[CLASSES]
+ONE_HOT[2] = -1.0
 WEIGHTS = np.random.default_rng(9).uniform(0.5, 2.0, [4, 5]).astype(np.float32)
+
+
+def over_counted(formula: Any, labels: Any, scores: Any, weights: Any = None) -> Any:
+    """The mean over the lists that have an item; Keras divides a loss by the number of all."""
+    value = formula(labels, scores, weights)
+    if not isinstance(formula, losses.ListwiseLoss):
+        return value
+    has_items = [bool(np.any(row >= 0.0)) for row in labels]
+    return value * len(has_items) / sum(has_items)
 
 
 @every_formula
@@ -43,7 +53,7 @@ def test_an_index_is_a_one_hot_row(case: Case, dtype: str) -> None:
     classes, scores = tf.constant(CLASSES[known], dtype), SCORES[known]
     of_any_shape = (WEIGHTS[known, 0], WEIGHTS[known, :1], WEIGHTS[known])
     for weights in (None, *(of_any_shape if dtype == "int32" else ())):
-        expected = case.make()(ONE_HOT[known], scores, weights)
+        expected = over_counted(case.make(), ONE_HOT[known], scores, weights)
         for y_true in (classes, classes[:, tf.newaxis]):
             np.testing.assert_allclose(case.make()(y_true, scores, weights), expected, rtol=1e-5)
 
@@ -51,13 +61,13 @@ def test_an_index_is_a_one_hot_row(case: Case, dtype: str) -> None:
 @every_formula
 def test_an_index_of_masked_and_of_ragged_lists(case: Case) -> None:
     valid = np.array([[True] * 5, [True, True, False, True, True], [True] * 5, [False] * 5])
-    masked, plain = tf.constant(SCORES), tf.constant(SCORES)
-    masked._keras_mask = plain._keras_mask = tf.constant(valid)
-    expected = case.make()(ONE_HOT, plain)
+    masked = tf.constant(SCORES)
+    masked._keras_mask = tf.constant(valid)
+    expected = over_counted(case.make(), np.where(valid, ONE_HOT, -1.0), SCORES)
     np.testing.assert_allclose(case.make()(CLASSES, masked), expected, rtol=1e-5)
     ragged = tf.RaggedTensor.from_tensor(SCORES, lengths=[4, 1, 5, 5])
     labels = tf.RaggedTensor.from_tensor(ONE_HOT, lengths=[4, 1, 5, 5])
-    expected = case.make()(labels, ragged)
+    expected = over_counted(case.make(), labels, ragged)
     np.testing.assert_allclose(case.make()(CLASSES, ragged), expected, rtol=1e-5)
 
 
@@ -76,9 +86,9 @@ def test_an_index_in_graphs(make: Any, jit_compile: bool, known: Any) -> None:
     def call(y_true: tf.Tensor, y_pred: tf.Tensor) -> Any:
         return formula(y_true, y_pred)
 
-    for result in (call(y_true, SCORES), formula(ONE_HOT, SCORES)):
-        value = result["ndcg"].mean() if isinstance(result, dict) else result
-        np.testing.assert_allclose(value, make()(ONE_HOT, SCORES), rtol=1e-5)
+    result = call(y_true, SCORES)
+    value = result["ndcg"].mean() if isinstance(result, dict) else result
+    np.testing.assert_allclose(value, over_counted(make(), ONE_HOT, SCORES), rtol=1e-5)
 
 
 @pytest.mark.compiled
@@ -141,3 +151,53 @@ def test_numbers_that_are_no_integers_are_refused_with_advice(case: Case) -> Non
             case.make()(y_true, SCORES)
     with pytest.raises(ValueError, match=re.escape("y_true.shape=(3,), y_pred.shape=(4, 5)")):
         case.make()(CLASSES[:3], SCORES)
+
+
+def sequences() -> tuple[Any, Any, Any]:
+    """Indices of two sequences of three positions, some padded, and the scores of five items."""
+    rng = np.random.default_rng(10)
+    indices = np.array([[3, -1, 0], [4, 2, -1]])
+    return indices, rng.normal(size=[2, 3, 5]).astype(np.float32), rng.uniform(0.5, 2.0, [2, 3, 5])
+
+
+@every_formula
+def test_each_position_of_a_sequence_is_a_list(case: Case) -> None:
+    indices, scores, weights = sequences()
+    flat = indices.ravel(), scores.reshape(-1, 5)
+    for of_all, of_flat in (
+        (None, None),
+        (weights[..., 0], weights[..., 0].ravel()),
+        (weights[:, 0, 0], np.repeat(weights[:, 0, 0], 3)),
+        (weights[:, :1, 0], np.repeat(weights[:, 0, 0], 3)),
+        (weights, weights.reshape(-1, 5)),
+    ):
+        expected = case.make()(*flat, of_flat)
+        np.testing.assert_allclose(case.make()(indices, scores, of_all), expected, rtol=1e-6)
+    masked = tf.constant(scores)
+    masked._keras_mask = tf.constant(indices >= 0)
+    np.testing.assert_allclose(
+        case.make()(np.maximum(indices, 0), masked), case.make()(*flat), rtol=1e-6
+    )
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("jit_compile", [None, False, True])
+def test_sequences_equal_the_cross_entropy_of_keras(jit_compile: bool | None) -> None:
+    indices, scores, weights = sequences()
+    keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    ours = losses.SoftmaxLoss()
+
+    def step(y_pred: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(y_pred)
+            value = ours(indices, y_pred, weights[..., 0])
+        return value, tape.gradient(value, y_pred)
+
+    run = step if jit_compile is None else tf.function(step, jit_compile=jit_compile)
+    value, gradient = run(tf.constant(scores))
+    expected = keras_loss(indices, scores, weights[..., 0])
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    assert not gradient.numpy()[indices < 0].any()
+    assert gradient.numpy()[indices >= 0].all()
+    values = losses.SoftmaxLoss(reduction="none")(indices, scores)
+    assert values.shape == (2, 3)

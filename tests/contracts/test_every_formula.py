@@ -329,6 +329,7 @@ def test_no_public_formula_is_missing(module: Any) -> None:
         for n, x in inspect.getmembers(module)
         if isinstance(x, type) and issubclass(x, Configurable) and not inspect.isabstract(x)
     }
+    public -= {"CatalogueLoss"}  # of other losses: tests/losses/test_catalogue.py
     made = {c.make.func.__name__ for c in EVERY_LOSS + EVERY_METRIC}
     assert public == made & set(dir(module))
     assert public

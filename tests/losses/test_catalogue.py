@@ -134,7 +134,8 @@ def test_reductions_and_weights_of_sequences() -> None:
         for how in ("none", "sum", "sum_over_batch_size")
     }
     values = of_one["none"](y, p).numpy()
-    assert values.shape == (2, 3) and not values[y < 0].any()
+    assert values.shape == (2, 3)
+    assert not values[y < 0].any()
     assert float(of_one["sum"](y, p)) == pytest.approx(values.sum(), rel=1e-6)
     assert float(of_one["sum_over_batch_size"](y, p)) == pytest.approx(values.sum() / 3, rel=1e-6)
     by_sequence = of_one["none"](y, p, np.array([2.0, 0.5])).numpy()
@@ -204,9 +205,9 @@ def test_what_does_not_fit_is_refused() -> None:
     items = embedding()
     with pytest.raises(ValueError, match="`loss` must be one whose labels may be indices"):
         losses.CatalogueLoss(losses.OrdinalLoss(4), items)
-    with pytest.raises(ValueError, match="`items` must be an Embedding, or a function. Received"):
+    with pytest.raises(ValueError, match="`items` must be an Embedding, or a function"):
         losses.CatalogueLoss(losses.SoftmaxLoss(), np.zeros([3, 2]))
     ours = losses.CatalogueLoss(losses.SoftmaxLoss(), items)
     for y, p in (([1.0], states(1)), ([[[1]]], states(1, 1)), ([1], states(1)[0])):
-        with pytest.raises(ValueError, match="`y_true` must be integers .* Received: y_true "):
+        with pytest.raises(ValueError, match=r"`y_true` must be integers .* Received: y_true "):
             ours(y, p)

@@ -18,7 +18,7 @@ from tfrank_sel import keras_versions
 from tfrank_sel.compilation import Formula, differentiable, in_graph, unconverted
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch, Listwise
-from tfrank_sel.ops import label_order, masking
+from tfrank_sel.ops import class_labels, label_order, masking
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
@@ -63,19 +63,19 @@ def of_items(normalizer: Normalizer, values: Tensor, mask: Tensor) -> Tensor:
     return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])
 
 
-def weights_of_valid(weights: Tensor, is_valid: Tensor, reduction: str | None) -> Tensor:
-    """Returns weights with which the reduction of Keras leaves lists out, as under a mask.
+def weights_of_valid(
+    weights: Tensor, is_valid: Tensor, reduction: str | None, are_indices: bool | Tensor = True
+) -> Tensor:
+    """Returns weights with which a mean is over the lists that an index, not -1, was given for.
 
-    Args:
-        weights: Weight of each list, `[batch_size]` or a scalar.
-        is_valid: Whether a list counts, `[batch_size]`.
-        reduction: The reduction; a mean is over the lists that count.
+    Keras divides by the number of all lists: the weights make up for those that do not count.
     """
-    counts = tf.cast(is_valid, weights.dtype)
-    if reduction in ("mean", "sum_over_batch_size"):
-        size = tf.cast(tf.size(counts), weights.dtype)
-        counts *= tf.math.divide_no_nan(size, tf.reduce_sum(counts))
-    return weights * counts
+    if are_indices is False or reduction not in ("mean", "sum_over_batch_size"):
+        return weights
+    size = tf.cast(tf.size(is_valid), weights.dtype)
+    counted = tf.reduce_sum(tf.cast(is_valid, weights.dtype))
+    factor = tf.math.divide_no_nan(size, counted)
+    return weights * (factor if are_indices is True else tf.where(are_indices, factor, 1.0))
 
 
 class ListwiseLoss(Listwise, keras_versions.Loss):
@@ -97,10 +97,13 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
     dtype. Where labels are relevances, `y_true` may also be integers `[batch_size]` or
-    `[batch_size, 1]`, the index of the item of label 1 in each list: the other items have label 0,
-    and a negative index means no item. An item is valid if its label is at least `min_label` (0
-    unless a subclass sets another) and not NaN, and if the Keras mask of `y_pred`, if any, is True.
-    `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
+    `[batch_size, 1]`, the index of the item of label 1 in each list: the other items have label 0.
+    A list of a negative index counts neither in the sum nor in the mean. In sequences, `y_true` has
+    the index at each position, `[batch_size, length]`, `y_pred` is `[batch_size, length,
+    list_size]`, possibly with a Keras mask `[batch_size, length]`, and `sample_weight` may be
+    `[batch_size, length]`: each position is a list. An item is valid if its label is at least
+    `min_label` (0 unless a subclass sets another) and not NaN, and if the Keras mask of `y_pred`,
+    if any, is True. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
     `[batch_size, list_size]` per item. Gradients flow only to `y_pred`. If the score of a valid
     item is NaN or infinite, the loss of its list is NaN, even if the formula ignores that item;
     other lists are unaffected. To exclude an item, make it padding; in the top-k losses only, the
@@ -116,11 +119,16 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
 
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
-        y_true = (batch.labels, batch.mask, batch.weights)
-        value = super().__call__(y_true, batch.scores, batch.list_weights)
-        # Keras passes a vector if there are no lists
-        return value if self.reduction in (None, "none") else tf.reduce_sum(value)
+        given = self.of_positions(y_true, y_pred, sample_weight)
+        batch = self.batch_of(*given, self.dtype)
+        is_valid = tf.reduce_any(batch.mask, axis=1)
+        are_indices = self.takes_classes and class_labels.are_given(*given[:2])
+        weights = weights_of_valid(batch.list_weights, is_valid, self.reduction, are_indices)
+        fields = (batch.labels, batch.mask, batch.weights)
+        value = super().__call__(fields, batch.scores, weights)
+        if self.reduction in (None, "none"):
+            return value if given[1] is y_pred else tf.reshape(value, tf.shape(y_pred)[:-1])
+        return tf.reduce_sum(value)  # Keras passes a vector if there are no lists
 
     def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
         """Computes the loss of each list; `y_true` is the batch that `__call__` read."""
@@ -131,7 +139,7 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
         """Computes the loss of lists with one relevant item, of label 1, without their labels.
 
         Args:
-            classes: Index of the relevant item, `[batch_size]`, int32; outside of the list for none.
+            classes: Index of the relevant item, `[batch_size]`, int32; outside for none.
             scores: Scores, `[batch_size, list_size]`, all valid and finite.
 
         Returns:

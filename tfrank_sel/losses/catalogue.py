@@ -23,8 +23,8 @@ class CatalogueLoss(Named, keras_versions.Loss):
     """A loss of the logits `states @ items.T` of all items, which are never in memory together.
 
     A model gives a state `p` for each position of a sequence, or for each user. Its list has all
-    items, with logits `o_i = p . q_i` and the item vectors `q`. Value and gradient, of states and of
-    item vectors, are those of `loss` on all logits.
+    items, with logits `o_i = p . q_i` and the item vectors `q`. Value and gradient, of states and
+    of item vectors, are those of `loss` on all logits.
 
     `RG2Loss` and `RGCrossLoss` are quadratic in the logits, so that only the mean and the
     covariance of the item vectors are needed, which all states share:
@@ -35,8 +35,8 @@ class CatalogueLoss(Named, keras_versions.Loss):
     ```
 
     Memory and time of a step then grow with the catalogue only by one product of the item vectors.
-    The logits of any other loss are computed for a few states at a time, and again for the gradient:
-    memory has a bound, and time is about 4/3 of that with all logits.
+    The logits of any other loss are computed for a few states at a time, and again for the
+    gradient: memory has a bound, and time is about 4/3 of that with all logits.
 
     Args:
         loss: The loss of a list: any whose labels may be indices, such as `RGCrossLoss`,
@@ -114,6 +114,7 @@ class CatalogueLoss(Named, keras_versions.Loss):
         weights = tf.reshape(tf.broadcast_to(weights, shape), [-1])
         is_valid = tf.reduce_any(indices >= self._first, axis=1)
         states = tf.where(is_valid[:, tf.newaxis], states, 0.0)
+        weights *= tf.cast(is_valid, self.dtype)
         weights = weights_of_valid(weights, is_valid, self.reduction)
         value = super().__call__(indices, states, weights)
         return tf.reshape(value, shape) if self.reduction in (None, "none") else value

@@ -150,7 +150,7 @@ class _TopKLoss(ListwiseLoss):
         """The selection of the `k` best items."""
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads labels of items, as any loss does, or class labels, as `of_class` takes them."""
+        """Reads labels of items, as any loss does, or class labels, as `of_classes` takes them."""
         y_pred = as_lists(y_pred)
         classes = class_labels.indices(y_true, y_pred)
         if classes is None:
@@ -160,7 +160,7 @@ class _TopKLoss(ListwiseLoss):
             batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         else:
             labels, scores = classes[:, tf.newaxis], tf.cast(y_pred, dtype)
-            valid = tf.zeros_like(labels, dtype)
+            valid = tf.where(labels < 0, -1.0, tf.zeros_like(labels, dtype))
             batch = ListBatch.of(valid, scores[:, :1], sample_weight, min_label=0.0, dtype=dtype)
             batch = batch._replace(labels=labels, scores=scores)
         size = batch.scores.shape[1]

@@ -101,8 +101,8 @@ class Evaluator(Checked):
     ) -> dict[str, ListValues]:
         """Computes each metric of each list, by the name of the metric."""
         batches = [
-            group[0].batch_of(y_true, y_pred, sample_weight, group[0].dtype)
-            for group in self._groups
+            first.batch_of(*first.of_positions(y_true, y_pred, sample_weight), first.dtype)
+            for first, *_ in self._groups
         ]
         # in eager mode, a sort outside of the graph takes less time
         sorts = [

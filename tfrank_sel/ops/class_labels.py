@@ -36,11 +36,22 @@ def of_items(y_true: Any, y_pred: Any, are_relevances: bool) -> Any:
         return one_hot(tf.reshape(y_true, [-1]), y_pred)
     if isinstance(y_pred, tf.RaggedTensor):
         return y_true  # a row must not be longer than the labels
-    # the number of labels of a list is known only when the graph runs
     y_true = as_matrix(y_true)
-    is_one = (tf.shape(y_true)[1] == 1) & (tf.shape(y_pred)[1] != 1)
     first = tf.reduce_sum(y_true[:, :1], axis=1)  # also for lists without items
-    return tf.where(is_one, tf.cast(one_hot(first, y_pred), y_true.dtype), y_true)
+    of_first = tf.cast(one_hot(first, y_pred), y_true.dtype)
+    return tf.where(are_given(y_true, y_pred), of_first, y_true)
+
+
+def are_given(y_true: Any, y_pred: Any) -> bool | Tensor:
+    """Whether integers `y_true` are indices; a tensor if only a graph that runs knows it."""
+    if isinstance(y_true, tf.RaggedTensor):
+        return False
+    y_true = tf.convert_to_tensor(y_true)
+    are_indices = y_true.dtype.is_integer and _are_indices(y_true.shape, _shape(y_pred))
+    if are_indices is not None or isinstance(y_pred, tf.RaggedTensor):
+        return bool(are_indices)
+    # the number of labels of a list is known only when the graph runs
+    return (tf.shape(as_matrix(y_true))[1] == 1) & (tf.shape(y_pred)[1] != 1)
 
 
 def indices(y_true: Any, y_pred: Any) -> Tensor | None:
@@ -64,13 +75,57 @@ def indices(y_true: Any, y_pred: Any) -> Tensor | None:
 
 
 def one_hot(classes: Tensor, y_pred: Any) -> Tensor | tf.RaggedTensor:
-    """Converts indices to labels of items: 1 for the class; none for an index out of range."""
+    """Converts indices to labels of items: 1 for the class, and -1 for all if it is negative.
+
+    An index beyond the items is that of no relevant item: all labels are 0.
+    """
     classes = tf.cast(classes, tf.int32)
+    nothing = tf.minimum(tf.cast(tf.sign(classes), tf.float32), 0.0)
     if not isinstance(y_pred, tf.RaggedTensor):
-        return tf.one_hot(classes, tf.shape(y_pred)[1])
+        return tf.one_hot(classes, tf.shape(y_pred)[1]) + nothing[:, tf.newaxis]
     positions = tf.cast(tf.ragged.range(y_pred.row_lengths()).values, tf.int32)
-    of_rows = tf.gather(classes, y_pred.value_rowids())
-    return y_pred.with_values(tf.cast(positions == of_rows, tf.float32))
+    rows = y_pred.value_rowids()
+    labels = tf.cast(positions == tf.gather(classes, rows), tf.float32)
+    return y_pred.with_values(labels + tf.gather(nothing, rows))
+
+
+def of_positions(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Reads positions of sequences as lists of their own.
+
+    Args:
+        y_true: Index of the relevant item at each position, integers `[batch_size, length]`.
+        y_pred: Scores of all items at each position, `[batch_size, length, items]`.
+        sample_weight: Of each sequence, position or item; or `None`.
+
+    Returns:
+        The arguments with one axis for both `batch_size` and `length`; unchanged if they are not
+        sequences. The index is -1 where the Keras mask of `y_pred` is False.
+    """
+    if any(isinstance(x, tf.RaggedTensor) for x in (y_true, y_pred)):
+        return y_true, y_pred, sample_weight
+    scores, indices = tf.convert_to_tensor(y_pred), tf.convert_to_tensor(y_true)
+    shape = scores.shape
+    is_sequence = shape.rank == 3 and shape[2] != 1 and indices.dtype.is_integer
+    if (
+        not is_sequence
+        or indices.shape.rank != 2
+        or not indices.shape.is_compatible_with(shape[:2])
+    ):
+        return y_true, y_pred, sample_weight
+    indices = tf.cast(indices, tf.int32)
+    if (mask := getattr(y_pred, "_keras_mask", None)) is not None:
+        indices = tf.where(tf.cast(mask, tf.bool), indices, -1)
+    of_all = tf.reshape(scores, [-1, shape[2] or tf.shape(scores)[2]])
+    indices = tf.reshape(indices, [-1])
+    if sample_weight is not None:
+        weights = tf.convert_to_tensor(sample_weight)
+        if weights.shape.rank == 3:
+            weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)), tf.shape(of_all))
+        else:
+            weights = weights if weights.shape.rank == 2 else weights[..., tf.newaxis]
+            weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)[:2]), [-1])
+        sample_weight = weights
+    return indices, of_all, sample_weight
 
 
 def as_matrix(x: Tensor) -> Tensor:
