@@ -197,7 +197,7 @@ def _by_rows(
     @tf.custom_gradient
     def run(states: Tensor, vectors: Tensor) -> tuple[Tensor, object]:
         values = tf.map_fn(
-            lambda block: of_rows(*block, vectors),
+            lambda block: of_rows(block[0], block[1], vectors),
             (states, of_block),
             fn_output_signature=states.dtype,
             parallel_iterations=1,
