@@ -19,27 +19,41 @@ Bound: TypeAlias = Annotated[float, "a number, finite or not, but not NaN"]
 
 
 class Range(NamedTuple):
-    """A range of numbers, as the second part of an `Annotated` type.
+    """A range of numbers, as the second part of an `Annotated` type, also of a model of pydantic.
 
     Attributes:
         words: Description of the range.
-        holds: Whether a number is inside.
+        ge: The least number.
+        gt: The number that all numbers are above.
+        le: The greatest number.
+        lt: The number that all numbers are below.
     """
 
     words: str
-    holds: Callable[[float], bool]
+    ge: float = -math.inf
+    gt: float = -math.inf
+    le: float = math.inf
+    lt: float = math.inf
 
     def __repr__(self) -> str:
         return self.words
 
+    def holds(self, number: float) -> bool:
+        """Whether a finite number is inside."""
+        return self.ge <= number <= self.le and self.gt < number < self.lt
 
-Positive: TypeAlias = Annotated[float, Range("positive", lambda x: x > 0.0)]
-AtLeast0: TypeAlias = Annotated[float, Range("at least 0", lambda x: x >= 0.0)]
-Share: TypeAlias = Annotated[float, Range("in [0, 1]", lambda x: 0.0 <= x <= 1.0)]
-Rate: TypeAlias = Annotated[float, Range("in [0, 1)", lambda x: 0.0 <= x < 1.0)]
-OpenShare: TypeAlias = Annotated[float, Range("in (0, 1)", lambda x: 0.0 < x < 1.0)]
-Count: TypeAlias = Annotated[int, Range("positive", lambda x: x >= 1)]
-Natural: TypeAlias = Annotated[int, Range("at least 0", lambda x: x >= 0)]
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        _, *bounds = self._asdict().items()
+        return handler(source) | {name: x for name, x in bounds if math.isfinite(x)}
+
+
+Positive: TypeAlias = Annotated[float, Range("positive", gt=0.0)]
+AtLeast0: TypeAlias = Annotated[float, Range("at least 0", ge=0.0)]
+Share: TypeAlias = Annotated[float, Range("in [0, 1]", ge=0.0, le=1.0)]
+Rate: TypeAlias = Annotated[float, Range("in [0, 1)", ge=0.0, lt=1.0)]
+OpenShare: TypeAlias = Annotated[float, Range("in (0, 1)", gt=0.0, lt=1.0)]
+Count: TypeAlias = Annotated[int, Range("positive", ge=1)]
+Natural: TypeAlias = Annotated[int, Range("at least 0", ge=0)]
 Cutoff: TypeAlias = Count | None
 
 OF_KERAS = ("name", "reduction", "dtype")  # arguments that classes of Keras take and keep

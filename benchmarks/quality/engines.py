@@ -28,7 +28,7 @@ from benchmarks.speed.rows import digits
 from tests import test_export_onnx as trial
 from tfrank_sel import data, export, models
 from tfrank_sel.data import typed
-from tfrank_sel.pipelines.trial import difference
+from tfrank_sel.pipelines.export.requests import difference
 
 PER_BATCH, LONGEST, TIMED = 200, 40, 100  # lists, items
 USERS, ITEMS = 1000, 5000

@@ -25,7 +25,7 @@ from benchmarks.quality.judging import ensemble
 from benchmarks.quality.selection import ndcg
 from tfrank_sel.data import synthetic
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.ingestion.ingest import SYNTHETIC_LISTS
+from tfrank_sel.pipelines.ingestion.step import SYNTHETIC_LISTS
 
 LOSSES = Candidate().losses
 CHOICES = [

@@ -36,8 +36,9 @@ import rich.console
 import rich.progress
 
 from tfrank_sel import data, export
-from tfrank_sel.pipelines import console, run as pipeline, steps
+from tfrank_sel.pipelines import console, run as pipeline
 from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.run import steps
 
 T = TypeVar("T")
 Step = Callable[[Path, Path], None]  # from the folder of inputs to the place of the result

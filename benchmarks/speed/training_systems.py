@@ -20,7 +20,7 @@ from tfrank_sel.data import ItemList, letor, packed
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.run import run
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
@@ -108,7 +108,7 @@ def prepared(splits: Splits, folder: pathlib.Path) -> tuple[Any, PreparedLists]:
         with tf.io.TFRecordWriter(path) as file:
             for x in splits[split]:
                 file.write(packed.serialize(x.features, spec, labels=x.labels))
-        return stored.batches([path], spec, Counter(len(x.labels) for x in splits[split]))
+        return stored_lists.batches([path], spec, Counter(len(x.labels) for x in splits[split]))
 
     lists = PreparedLists(batches("train"), batches("validation"), Settings(), folder / "prepared")
     return models.moments(features), lists

@@ -13,7 +13,7 @@ from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.training import Settings as Section
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.run import run
-from tfrank_sel.training.settings import Settings
+from tfrank_sel.training.settings import TrainingSettings
 
 SIZES = {"train": 40, "validation": 20, "test": 10}
 ITEMS = 6  # of each list, so that both have the lists in the same order
@@ -46,7 +46,7 @@ def test_a_run_and_the_estimator_train_the_same_members(tmp_path: pathlib.Path) 
         X, y = (np.concatenate(x) for x in zip(*batches, strict=True))
         rows[split] = X.reshape(-1, 3), y.ravel(), [ITEMS] * len(X)
     (X, y, sizes), (X_held_out, y_held_out, held_out) = rows.values()
-    ranker = Ranker(**QUICK, **FITTED, random_state=Settings().seed)
+    ranker = Ranker(**QUICK, **FITTED, random_state=TrainingSettings().seed)
     ranker.fit(X, y, group=sizes, eval_set=[(X_held_out, y_held_out)], eval_group=[held_out])
     theirs = found.trained["ours"]
     assert [fit.loss.removesuffix("_trees") for fit in theirs.fits] == list(ranker.history_)
@@ -62,7 +62,7 @@ def test_a_run_and_the_estimator_train_the_same_members(tmp_path: pathlib.Path) 
 
 
 def test_defaults_are_those_of_training() -> None:
-    expected = vars(Settings())
+    expected = vars(TrainingSettings())
     estimator, section = Ranker().get_params(), vars(Section())
     assert section.keys() > expected.keys()
     assert len(expected.keys() & estimator.keys()) == 9

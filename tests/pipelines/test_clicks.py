@@ -16,7 +16,7 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.evaluation import clicks as by_clicks
-from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion import stored_lists
 
 KEYS = {
     "data.query": "search",
@@ -76,7 +76,7 @@ def test_a_run_learns_corrected_labels_and_not_the_position(log, tmp_path, suffi
     spec = data.FeatureSpec(len(schema.names), num_texts=len(schema.texts))
     found = {
         (one.query_id, str(item)): label
-        for one in stored.lists(shards, spec)
+        for one in stored_lists.lists(shards, spec)
         for item, label in zip(one.doc_ids, one.labels, strict=True)
     }
     labels = expected(log, correction=correction)
@@ -144,7 +144,7 @@ def test_a_log_of_repeated_queries_needs_sessions(log, tmp_path):
     ingested = tmp_path / "run" / "ingest"
     shards = [str(x) for x in (ingested / "records").glob("test-*")]
     schema = Schema.read(ingested / "layout.json")
-    lists = stored.PackedLists(shards, data.FeatureSpec(len(schema.names)))
+    lists = stored_lists.PackedLists(shards, data.FeatureSpec(len(schema.names)))
     folder, settings = ingested / "clicks", Clicks(position="place")
 
     def zeros(inputs):
@@ -199,4 +199,4 @@ def test_a_run_judges_its_order_by_the_clicks_of_the_log(tmp_path):
 
 def queries_of_test(output):
     shards = [str(x) for x in (output / "ingest" / "records").glob("test-*")]
-    return [int(one.query_id) for one in stored.lists(shards, data.FeatureSpec(1))]
+    return [int(one.query_id) for one in stored_lists.lists(shards, data.FeatureSpec(1))]

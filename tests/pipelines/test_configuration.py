@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from tests import refusals
 from tfrank_sel import losses
+from tfrank_sel.arguments import Natural
 from tfrank_sel.features import Number
-from tfrank_sel.pipelines import tuning
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.commands import options
@@ -24,11 +24,12 @@ from tfrank_sel.pipelines.configuration import (
     reference,
     text,
 )
-from tfrank_sel.pipelines.configuration.section import Natural, option, option_name
-from tfrank_sel.pipelines.configuration.training import Training
+from tfrank_sel.pipelines.configuration.section import option, option_name
+from tfrank_sel.pipelines.configuration.training import TrainingSection
 from tfrank_sel.pipelines.evaluation.blessing import Rules
-from tfrank_sel.pipelines.ingestion.resolved import columns
+from tfrank_sel.pipelines.ingestion.inputs import columns
 from tfrank_sel.pipelines.learning import instantiate
+from tfrank_sel.pipelines.run import tuning
 
 
 def with_set(*sets):
@@ -56,7 +57,7 @@ def test_the_command_prints_a_configuration_that_reads_as_the_default():
             assert before.startswith("# "), line
 
 
-class OwnTraining(Training):
+class OwnTraining(TrainingSection):
     """A section with one more key, declared by one line."""
 
     warm_up: Natural = option(3, "Number of epochs of warm-up.")

@@ -22,8 +22,8 @@ from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import ConfigurationError, load
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.ingestion.resolved import columns, inputs
+from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.ingestion.inputs import columns, inputs
 from tfrank_sel.pipelines.learning import instantiate
 
 TABLE = "session,clicks,price,brand\na,1,2.5,x\na,0,1.5,y\nb,0,3.0,x\nb,1,2.0,x\n"
@@ -192,7 +192,7 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     assert set(known) == {x for x, count in of_train["texts"]["brand"].items() if count > 1}
     shards = folders.shards(output / "ingest" / "records" / "train")
     assert len(shards) > 1
-    lists = stored.lists(shards, data.FeatureSpec(15, num_texts=7, weight="weight"))
+    lists = stored_lists.lists(shards, data.FeatureSpec(15, num_texts=7, weight="weight"))
     found = {(one.texts[0, 1], *one.weights.tolist()) for one in lists}
     assert {x[0] for x in found} == {"desktop", "phone", "tablet", "tv"}
     assert all(set(weights) == {0.5 if device == "tv" else 1.0} for device, *weights in found)

@@ -1,5 +1,6 @@
 """The daily loop: steps that are kept, a champion to beat, days that join."""
 
+import collections
 import dataclasses
 import gzip
 import json
@@ -20,10 +21,10 @@ from typer.testing import CliRunner
 
 from tfrank_sel import data, locks
 from tfrank_sel.data import letor
-from tfrank_sel.pipelines import steps
 from tfrank_sel.pipelines.__main__ import app
-from tfrank_sel.pipelines.files import manifests
-from tfrank_sel.pipelines.steps import STEPS
+from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.run.plan import Plan
+from tfrank_sel.pipelines.run.steps import STEPS
 
 # one small network
 SMALL = [
@@ -126,6 +127,23 @@ def test_an_export_is_recalibrated(copied):
     np.testing.assert_allclose(slope * scores + intercept, log_odds, rtol=1e-3, atol=1e-3)
 
 
+def test_a_run_that_is_up_to_date_reads_each_manifest_once(copied, monkeypatch):
+    read, read_json = collections.Counter(), folders.read_json
+
+    def counted(path):
+        read[path.parent.name] += path.name == folders.MANIFEST
+        return read_json(path)
+
+    monkeypatch.setattr(folders, "read_json", counted)
+    assert taken(done(invoke("run", copied / "1"))) == []
+    assert read == dict.fromkeys(STEPS, 1)
+    done(invoke("run", copied / "1", "--dry-run"))
+    assert read == dict.fromkeys(STEPS, 2)
+    assert CliRunner().invoke(app, ["runs", "list", str(copied / "1")]).exit_code == 0
+    read = {step: read[step] for step in STEPS}  # without results
+    assert read == dict.fromkeys(STEPS, 3)
+
+
 def test_a_step_is_forced(copied):
     before = (copied / "1" / "evaluate" / "metrics.json").read_text()
     stdout = done(invoke("run", copied / "1", "--from", "evaluate"))
@@ -152,15 +170,15 @@ def test_a_file_that_changed_is_told_and_read_again(copied):
 def test_a_file_that_changes_while_it_is_read_is_refused(copied, monkeypatch):
     before = content(copied / "1" / "ingest")
     path = copied / "train.txt.gz"
-    taken = steps.wanted
+    planned = Plan.of
 
     def changed(*arguments):
-        found = taken(*arguments)
+        plan = planned(*arguments)
         with path.open("ab") as file:
             file.write(gzip.compress(b"# more\n"))
-        return found
+        return plan
 
-    monkeypatch.setattr(steps, "wanted", changed)
+    monkeypatch.setattr(Plan, "of", changed)
     told = invoke("run", copied / "1", "--from", "ingest")
     assert told.exit_code == 2
     reason = "a file must not change while it is read. Received: a changed file"

@@ -11,7 +11,7 @@ from tfrank_sel.features import Number
 from tfrank_sel.pipelines.analysis import drift, sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
 from tfrank_sel.pipelines.configuration.data import Gates
-from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion import stored_lists
 
 NAMES = ["a", "b"]
 FLOATS = strategies.floats(-1e9, 1e9, width=32).filter(lambda x: x == 0.0 or abs(x) > 1e-9)
@@ -50,7 +50,9 @@ def found(lists=400, size=5, grades=(0.6, 0.4), shift=0.0, seed=0):
         features = random.normal(size=(size, 2)) + [shift, 0.0]
         labels = random.choice(len(grades), size, p=grades)
         records.append(packed.serialize(features, spec, labels=labels))
-    summary = Summary(functools.partial(stored.items, spec=spec), {x: Number() for x in NAMES})
+    summary = Summary(
+        functools.partial(stored_lists.items, spec=spec), {x: Number() for x in NAMES}
+    )
     half = len(records) // 2
     parts = [
         summary.add_input(summary.create_accumulator(), part)

@@ -11,15 +11,15 @@ from tests.references import metrics as references
 from tfrank_sel import data, metrics
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.metrics import significance
-from tfrank_sel.pipelines import beams
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules
-from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Evaluation, MetricComparison
 from tfrank_sel.pipelines.evaluation.slices import FREQUENCIES, OVERALL, Slicing, band
 from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import expand
-from tfrank_sel.pipelines.ingestion.stored import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.runners import beams
 
 
 def column(inputs, index):
@@ -52,7 +52,7 @@ def split(tmp_path_factory, lists):
     parquet.write_table(sets.table(lists), folder / "lists.parquet")
     parquet.write_table(sets.table(lists[:5]), folder / "more.parquet")
     columns = Columns(context=("device", "age"))
-    inputs = ingest.Inputs(expand([str(folder / "*.parquet")], "test"), columns, adjacent=True)
+    inputs = ingest.InputFiles(expand([str(folder / "*.parquet")], "test"), columns, adjacent=True)
     layout = inputs.reader.infer([source.path for source in inputs.sources])
     shards = ingest.ingest(inputs, layout, folder).shards["test"]
     return PackedLists(shards, data.FeatureSpec(3), layout.context)
@@ -229,9 +229,9 @@ CART = Anomaly("cart[1]", "leak", "less", "1.000 on 35% of the pairs", 99)
 
 def judged(rules=None, chance=(0.1, 0.3), slices=None, ours=0.5, high=0.1, clicks=0.1, leaks=()):
     """The blessing of a model that is as good as the baseline, but for what is changed."""
-    overall = {"NDCG@10": Comparison(0.5, ours, -0.1, high, queries=50)}
-    by_chance = {"NDCG@10": Comparison(0.3, ours, *chance, queries=50)}
-    by_clicks = {PER_SESSION: Comparison(2.0, 1.8, -0.3, clicks, queries=50)}
+    overall = {"NDCG@10": MetricComparison(0.5, ours, -0.1, high, queries=50)}
+    by_chance = {"NDCG@10": MetricComparison(0.3, ours, *chance, queries=50)}
+    by_clicks = {PER_SESSION: MetricComparison(2.0, 1.8, -0.3, clicks, queries=50)}
     evaluated = Evaluation({OVERALL: overall, **(slices or {})}, by_chance, clicks=by_clicks)
     found = blessing.bless(evaluated, rules or Rules(), leaks=leaks)
     written = json.loads(json.dumps(found.figures()))
@@ -241,7 +241,7 @@ def judged(rules=None, chance=(0.1, 0.3), slices=None, ours=0.5, high=0.1, click
 
 
 def bad_slice(queries):
-    return {"device phone": {"NDCG@10": Comparison(0.9, 0.5, -0.5, -0.3, queries)}}
+    return {"device phone": {"NDCG@10": MetricComparison(0.9, 0.5, -0.5, -0.3, queries)}}
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_model_at_each_bound_is_blessed_and_one_beyond_the_time_is_not():
     assert judged(high=-Rules().margin).blessed
     assert judged(Rules(allow_leaks=["cart"]), leaks=[CART]).blessed
     assert judged(Rules(clicks_margin=0.1), clicks=-0.1).blessed
-    equal = {"NDCG@10": Comparison(0.5, 0.5, -0.1, 0.1, queries=50)}
+    equal = {"NDCG@10": MetricComparison(0.5, 0.5, -0.1, 0.1, queries=50)}
     evaluated = Evaluation({OVERALL: equal}, chance=equal)
     took = functools.partial(blessing.bless, evaluated, Rules(max_milliseconds=2.0))
     assert [took(milliseconds=x).blessed for x in (1.9, 2.0, 2.1)] == [True, True, False]

@@ -27,9 +27,9 @@ from tfrank_sel.pipelines.configuration import (
 )
 from tfrank_sel.pipelines.configuration.data import Gate, Gates
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run import run
-from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.run.results import Run
 
 FEATURES = {
     "price": Number(),

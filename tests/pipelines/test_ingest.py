@@ -11,7 +11,7 @@ from tfrank_sel.data import formats, letor, writing
 from tfrank_sel.data.formats import Columns, Schema, rows as item_rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.features import Number
-from tfrank_sel.pipelines.ingestion import ingest, stored, tally
+from tfrank_sel.pipelines.ingestion import findings, ingest, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import expand
 
 FILES = {
@@ -46,7 +46,9 @@ def ingested(tmp_path_factory, lists):
 
 def in_splits(folder, pattern, columns=sets.COLUMNS, format=None, **options):
     """Ingests the files of a pattern, divided by the hash of the query."""
-    inputs = ingest.Inputs(expand([str(pattern)]), columns, sets.SHARES, format=format, **options)
+    inputs = ingest.InputFiles(
+        expand([str(pattern)]), columns, sets.SHARES, format=format, **options
+    )
     layout = inputs.schema()
     return layout, ingest.ingest(inputs, layout, folder)
 
@@ -54,7 +56,7 @@ def in_splits(folder, pattern, columns=sets.COLUMNS, format=None, **options):
 def read(layout, done):
     spec = data.FeatureSpec(len(layout.names))
     return {
-        split: {one.query_id: one for one in stored.lists(shards, spec)}
+        split: {one.query_id: one for one in stored_lists.lists(shards, spec)}
         for split, shards in done.shards.items()
     }
 
@@ -90,7 +92,9 @@ def test_the_context_of_a_query_stands_beside_its_list(ingested, lists, name):
     assert layout.context == {"device": False, "age": True}
     records = tf.data.TFRecordDataset([s for found in done.shards.values() for s in found])
     spec = data.FeatureSpec(6)
-    found = stored.context(tf.constant(list(records.as_numpy_iterator())), spec, layout.context)
+    found = stored_lists.context(
+        tf.constant(list(records.as_numpy_iterator())), spec, layout.context
+    )
     numbers = {one.query_id: number for number, one in enumerate(lists)}
     for query, device, age in zip(found["query_id"], found["device"], found["age"], strict=True):
         expected = sets.context(numbers[query.decode()])
@@ -99,11 +103,11 @@ def test_the_context_of_a_query_stands_beside_its_list(ingested, lists, name):
 
 def test_a_split_depends_on_nothing_but_the_query():
     shares = {"train": 0.8, "validation": 0.1, "test": 0.1}
-    splits = [tally.split_of(tally.hash_of(f"q{i}"), shares) for i in range(5000)]
+    splits = [findings.split_of(findings.hash_of(f"q{i}"), shares) for i in range(5000)]
     for split, share in shares.items():
         assert abs(splits.count(split) / 5000 - share) < 4 * (share * (1 - share) / 5000) ** 0.5
     assert splits[:8] == ["train"] * 8 or len(set(splits)) == 3
-    assert tally.hash_of("q1") == tally.hash_of("q1") != tally.hash_of("q2")
+    assert findings.hash_of("q1") == findings.hash_of("q1") != findings.hash_of("q2")
 
 
 def test_the_report_counts_what_is_doubtful(tmp_path):
@@ -119,7 +123,7 @@ def test_the_report_counts_what_is_doubtful(tmp_path):
     ]
     letor.write(tmp_path / "a.txt", lists)
     letor.write(tmp_path / "b.txt", lists[1:2])
-    inputs = ingest.Inputs(expand([str(tmp_path / "?.txt")], "train"))
+    inputs = ingest.InputFiles(expand([str(tmp_path / "?.txt")], "train"))
     done = ingest.ingest(inputs, inputs.schema(), tmp_path / "out")
     assert done.report["splits"] == {
         "train": {
@@ -187,11 +191,11 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
     }
     for name, letters in expected.items():
         found = expand([str(tmp_path / name)], "train")
-        layout = ingest.Inputs(found).schema()
+        layout = ingest.InputFiles(found).schema()
         folder = tmp_path / f"{name}.out"
         with pytest.raises(data.InputError, match=f"Received: {len(letters)}$"):
-            ingest.ingest(ingest.Inputs(found, allow_bad_lines=1), layout, folder)
-        inputs = ingest.Inputs(found, allow_bad_lines=len(letters))
+            ingest.ingest(ingest.InputFiles(found, allow_bad_lines=1), layout, folder)
+        inputs = ingest.InputFiles(found, allow_bad_lines=len(letters))
         done = ingest.ingest(inputs, layout, folder)
         written = [json.loads(line) for line in (folder / "dead_letters.jsonl").open()]
         written.sort(key=lambda letter: letter["number"])
@@ -202,7 +206,10 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
             assert reason in letter["reason"]
         if name == "bad.tfrecord":
             assert done.report["splits"]["train"]["empty_lists"] == 1
-            ids = {one.query_id for one in stored.lists(done.shards["train"], data.FeatureSpec(1))}
+            ids = {
+                one.query_id
+                for one in stored_lists.lists(done.shards["train"], data.FeatureSpec(1))
+            }
             assert "a" in ids
             assert len(ids) == 2  # one list has no name but its content
 
@@ -292,10 +299,10 @@ def test_what_cannot_be_read_is_told(tmp_path, make, reason):
 
 
 def test_a_list_without_items_is_empty_and_no_list():
-    found = tally.Counts.of(
+    found = findings.Counts.of(
         [
             data.ItemList("q", np.arange(n), np.eye(n, dtype=np.float32), tuple(map(str, range(n))))
             for n in (0, 1, 2)
         ]
     )
-    assert found == tally.Counts(lists=2, items=3, empty_lists=1, one_item_lists=1)
+    assert found == findings.Counts(lists=2, items=3, empty_lists=1, one_item_lists=1)

@@ -9,7 +9,7 @@ from tfrank_sel.features import Number, Vector
 from tfrank_sel.metrics.importance import REPEATS, importances
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.pipelines.evaluation import inspection
-from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion import stored_lists
 
 SPEC = data.FeatureSpec(num_features=4)
 LAYOUT = Schema({"a": Number(), "b": Number(), "c": Number(), "of the query": Number(of="query")})
@@ -25,17 +25,17 @@ def by_b(inputs):
 
 
 def test_a_sample_is_bounded_and_of_the_first_lists(monkeypatch, shards, lists):
-    whole = stored.sample(shards, SPEC, longest=10)
+    whole = stored_lists.sample(shards, SPEC, longest=10)
     assert np.sum(~np.isnan(whole.labels)) == sum(len(x.labels) for x in lists)
-    monkeypatch.setattr(stored, "SLOTS", 75)
-    some = stored.sample(shards, SPEC, longest=10)
+    monkeypatch.setattr(stored_lists, "SLOTS", 75)
+    some = stored_lists.sample(shards, SPEC, longest=10)
     size = some.labels.shape[1]
     np.testing.assert_array_equal(some.labels, whole.labels[:7, :size])
-    assert len(stored.sample(shards, SPEC, longest=1000).labels) == 1
+    assert len(stored_lists.sample(shards, SPEC, longest=1000).labels) == 1
 
 
 def test_importance_is_of_the_features_of_items(shards):
-    sample = stored.sample(shards, SPEC, longest=10)
+    sample = stored_lists.sample(shards, SPEC, longest=10)
     found = inspection.feature_importances(by_b, LAYOUT, sample, seed=0)
     assert sorted(found) == ["a", "b", "c"]
     assert found["a"].drop == found["c"].drop == 0.0
@@ -50,7 +50,7 @@ def test_importance_is_of_the_features_of_items(shards):
 
 
 def test_importance_scores_only_what_can_change(monkeypatch, shards):
-    sample, scored = stored.sample(shards, SPEC, longest=10).by_size(), []
+    sample, scored = stored_lists.sample(shards, SPEC, longest=10).by_size(), []
     mask, features = ~np.isnan(sample.labels), sample.inputs["features"]
 
     def counted(inputs):
@@ -79,7 +79,7 @@ def test_importance_scores_only_what_can_change(monkeypatch, shards):
 
 def test_a_lead_is_explained_by_the_features_of_items(lists):
     one = next(one for one in lists if len(one.labels) > 1)
-    inputs = stored.batch_of(one, SPEC)
+    inputs = stored_lists.batch_of(one, SPEC)
     found = inspection.explained(by_b, LAYOUT, inputs, [1, 0])
     assert sorted(found) == ["a", "b", "c"]
     assert found["a"] == found["c"] == 0.0
@@ -87,7 +87,7 @@ def test_a_lead_is_explained_by_the_features_of_items(lists):
 
 
 def test_calibration_is_the_mean_label_of_equal_parts_by_score(shards, lists):
-    sample = stored.sample(shards, SPEC, longest=10)
+    sample = stored_lists.sample(shards, SPEC, longest=10)
     found = inspection.calibrations({"ours": inspection.scores(by_b, sample.inputs)}, sample)[
         "ours"
     ]

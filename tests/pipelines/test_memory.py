@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from benchmarks.speed import ingest_memory
 from tfrank_sel.pipelines.evaluation import evaluation
-from tfrank_sel.pipelines.ingestion.stored import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel import data, models

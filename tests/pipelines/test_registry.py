@@ -8,8 +8,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from tfrank_sel.pipelines import registry
 from tfrank_sel.pipelines.__main__ import app
+from tfrank_sel.pipelines.run import registry
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.stored import Records
+from tfrank_sel.pipelines.ingestion.inputs import Job
+from tfrank_sel.pipelines.ingestion.stored_lists import Records
 from tfrank_sel.pipelines.reporting import card
-from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.run.results import Run
 from tfrank_sel.training.fitting import MemberFit, Trained, each_once
 
 SPEC = data.FeatureSpec(num_features=4)

@@ -17,7 +17,7 @@ from tfrank_sel import data
 from tfrank_sel.data import letor
 from tfrank_sel.data.formats import Columns, Schema
 from tfrank_sel.features import Category, Number, Set, Vector
-from tfrank_sel.pipelines import trial
+from tfrank_sel.pipelines.export import requests
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
 
@@ -108,7 +108,7 @@ def test_a_request_is_valid_json_of_all_types_even_if_a_number_is_missing():
     numbers = np.array([[0.1, 1.0, 2.0, 33.0], [0.2, 3.0, 4.0, 33.0]], np.float32)
     texts = np.array([["7", "a", 'b"\n'], ["", "ü", ""]], object)
     one = data.ItemList("q", np.array([0.0, 1.0]), numbers, ("x", "y"), texts)
-    found = json.loads(trial.rest_request(one, schema), parse_constant=refused)
+    found = json.loads(requests.rest_request(one, schema), parse_constant=refused)
     assert found["signature_name"] == "predict"
     assert found["inputs"] == {
         "mask": [[True, True]],
@@ -119,6 +119,6 @@ def test_a_request_is_valid_json_of_all_types_even_if_a_number_is_missing():
         "tags": [[["a", 'b"\n'], ["ü", ""]]],
     }
     numbers[0, 0] = np.nan
-    found = json.loads(trial.rest_request(one, schema), parse_constant=refused)
+    found = json.loads(requests.rest_request(one, schema), parse_constant=refused)
     assert found["signature_name"] == "rank_top_k"
     assert found["inputs"].keys() == {"examples", "k"}

@@ -24,13 +24,14 @@ from tfrank_sel import data, models
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import Vector
-from tfrank_sel.pipelines import beams, runners
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation import evaluation, slices
-from tfrank_sel.pipelines.ingestion import ingest, parallel, reading, stored, tally
+from tfrank_sel.pipelines.ingestion import findings, ingest, parallel, reading, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Source
-from tfrank_sel.pipelines.ingestion.stored import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.runners import beams
 
 SPEC = data.FeatureSpec(6)
 NUMBERS = {"features": Vector(size=6)}
@@ -112,7 +113,7 @@ def test_workers_and_this_process_find_the_same(tmp_path):
     lists = sets.made()
     sets.write_letor(tmp_path, lists)
     names = ("1.txt.gz", "2.txt")
-    inputs = ingest.Inputs([Source(str(tmp_path / name), "train") for name in names])
+    inputs = ingest.InputFiles([Source(str(tmp_path / name), "train") for name in names])
     rule = schema_pb2.Feature(name="features[1]", float_domain={"min": 0.0, "max": 0.1})
     rules = schema_pb2.Schema(feature=[rule])
     found = []
@@ -133,15 +134,17 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
     model = models.ListScorer([0.0] * 6, [1.0] * 6, [4])
     model.build((None, None, 6))
     rules = schema._Rules.of(schema_pb2.Schema(), SPEC, NUMBERS)
-    inputs = ingest.Inputs([Source("a.csv", "train")])
+    inputs = ingest.InputFiles([Source("a.csv", "train")])
     store = functools.partial(reading.Store, SPEC, sets.SHARES)
     lists = PackedLists(["lists"], SPEC, {"age": True})
     for step in (
         reading.Reading(inputs.reader, Schema(NUMBERS), False),
         parallel._Store(store),
         parallel.WriteFiles("folder", 1),
-        beams.Combine(tally.Repeated()),
-        beams.Combine(statistics.Summary(functools.partial(stored.items, spec=SPEC), NUMBERS)),
+        beams.Combine(findings.Repeated()),
+        beams.Combine(
+            statistics.Summary(functools.partial(stored_lists.items, spec=SPEC), NUMBERS)
+        ),
         beams.Combine(schema._Outside(SPEC, NUMBERS, rules)),
         beams.Combine(slices.Surveyor(lists)),
         beams.Combine(evaluation.Total()),

@@ -12,7 +12,7 @@ from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Category, Number, Set
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
-from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion import stored_lists
 
 FEATURES = {"price": Number(), "brand": Category(), "tags": Set(max_values=2), "age": Number()}
 
@@ -36,7 +36,7 @@ def found(lists, names=tuple(FEATURES)):
         packed.serialize(x[:, numbers], spec, labels=labels, texts=y[:, texts] if texts else None)
         for labels, x, y in lists
     ]
-    summary = Summary(functools.partial(stored.items, spec=spec), features)
+    summary = Summary(functools.partial(stored_lists.items, spec=spec), features)
     total = summary.create_accumulator()
     return summary.extract_output(summary.add_input(total, records) if records else total)
 

@@ -14,13 +14,13 @@ from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
-from tfrank_sel.pipelines import trial
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
+from tfrank_sel.pipelines.export import requests
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import ingest, stored
+from tfrank_sel.pipelines.ingestion import ingest, step, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.pipelines.learning import preparation
 
@@ -43,7 +43,7 @@ def shards(tmp_path_factory, lists):
 def stored_in(folder, lists):
     """Shards of lists."""
     letor.write(folder / "lists.txt", lists)
-    inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
+    inputs = ingest.InputFiles([Source(str(folder / "lists.txt"), "train")])
     layout = Schema({"features": Vector(size=lists[0].features.shape[1])})
     return ingest.ingest(inputs, layout, folder).shards["train"]
 
@@ -154,14 +154,14 @@ def test_a_saved_model_of_other_weights_is_not_let_through(tmp_path, shards):
     export.export(model, SPEC, tmp_path / "model")
     arguments = {"schema": SCHEMA, "shards": shards, "lists": 8}
     exported = RecordScorer(str(tmp_path / "model"), SCHEMA.features)
-    assert trial.infra_validate(exported, model, **arguments) <= 1e-5
+    assert requests.infra_validate(exported, model, **arguments) <= 1e-5
     with pytest.raises(ValueError, match="must score as the model does"):
-        trial.infra_validate(exported, other, **arguments)
+        requests.infra_validate(exported, other, **arguments)
 
 
 def test_the_synthetic_set_has_its_splits(tmp_path, monkeypatch):
-    monkeypatch.setattr(ingest, "SYNTHETIC_LISTS", {"train": 5, "validation": 2, "test": 3})
-    made = ingest.synthesise(tmp_path / "synthetic", 1, Progress(Console(quiet=True)))
+    monkeypatch.setattr(step, "SYNTHETIC_LISTS", {"train": 5, "validation": 2, "test": 3})
+    made = step.synthesise(tmp_path / "synthetic", 1, Progress(Console(quiet=True)))
     assert [source.split for source in made.sources] == ["train", "validation", "test"]
     ids = [[one.query_id for one in letor.read(source.path, 20)] for source in made.sources]
     assert [len(part) for part in ids] == [5, 2, 3]
@@ -169,9 +169,9 @@ def test_the_synthetic_set_has_its_splits(tmp_path, monkeypatch):
 
 
 def test_a_server_is_sent_the_lists_that_are_stored(shards):
-    found = trial.first_lists(shards, SCHEMA, 3)
+    found = requests.first_lists(shards, SCHEMA, 3)
     parsed = elwc.parse(tf.constant(found), SPEC)
-    for i, one in zip(range(3), stored.lists(shards, SPEC), strict=False):
+    for i, one in zip(range(3), stored_lists.lists(shards, SPEC), strict=False):
         size = len(one.labels)
         np.testing.assert_array_equal(parsed["features"][i, :size], one.features)
         assert parsed["doc_id"][i, :size].numpy().tolist() == [x.encode() for x in one.doc_ids]

@@ -9,10 +9,10 @@ from mlflow import MlflowClient
 from typer.testing import CliRunner
 
 from tests import refusals
-from tfrank_sel.pipelines import tracking
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import Override, load
 from tfrank_sel.pipelines.configuration.section import absolute
+from tfrank_sel.pipelines.run import tracking
 
 
 @pytest.fixture(autouse=True)
@@ -100,8 +100,8 @@ def test_what_cannot_be_logged_is_an_error_of_a_line(
     (output / "tracking.json").unlink()
     if missing:
         monkeypatch.setitem(sys.modules, "mlflow", None)
-        monkeypatch.delitem(sys.modules, "tfrank_sel.pipelines.tracking")
-        monkeypatch.delattr("tfrank_sel.pipelines.tracking")
+        monkeypatch.delitem(sys.modules, "tfrank_sel.pipelines.run.tracking")
+        monkeypatch.delattr("tfrank_sel.pipelines.run.tracking")
     command = ["run", "--output", str(output), "--set", f"tracking.mlflow={uri}"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 2, (result.output, result.exception)

@@ -18,7 +18,7 @@ from tfrank_sel.pipelines.candidates import (
     Trees,
 )
 from tfrank_sel.pipelines.configuration import ConfigurationError
-from tfrank_sel.pipelines.ingestion.resolved import resolve
+from tfrank_sel.pipelines.ingestion.inputs import resolve
 from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.training import trees
 from tfrank_sel.training.callbacks import Hooks

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from tests import refusals
 from tests.pipelines.test_main import small_set
-from tfrank_sel.pipelines import tuning
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import ConfigurationError, Override, load
-from tfrank_sel.pipelines.console import Part
+from tfrank_sel.pipelines.console import Activity
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.tuning import Study
+from tfrank_sel.pipelines.run import tuning
+from tfrank_sel.pipelines.run.tuning import Study
 
 SEARCH = """
 [search]
@@ -62,7 +62,7 @@ def config(tmp_path_factory):
 def study(config, tmp_path_factory):
     """A study of three trials, the first of which was interrupted after its first epoch."""
     output = tmp_path_factory.mktemp("study") / "out"
-    tell, told = Part.epoch, []
+    tell, told = Activity.epoch, []
 
     def interrupting(self, epoch):
         tell(self, epoch)
@@ -71,7 +71,7 @@ def study(config, tmp_path_factory):
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Part, "epoch", interrupting)
+        patch.setattr(Activity, "epoch", interrupting)
         stopped, lines = tune(output, "--config", str(config))
         assert (stopped.exit_code, lines) == (130, [])
         assert f"continue with: tfrank-sel-pipelines tune --output {output}" in stopped.stderr
@@ -264,8 +264,8 @@ def test_the_folder_of_something_else_is_refused(config, tmp_path):
 
 
 def test_without_the_extra_it_is_named(config, tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "tfrank_sel.pipelines.tuning", raising=False)
-    monkeypatch.delattr("tfrank_sel.pipelines.tuning", raising=False)
+    monkeypatch.delitem(sys.modules, "tfrank_sel.pipelines.run.tuning", raising=False)
+    monkeypatch.delattr("tfrank_sel.pipelines.run.tuning", raising=False)
     monkeypatch.setitem(sys.modules, "optuna", None)
     result, _ = tune(tmp_path / "out", "--config", str(config))
     assert result.exit_code == 2, (result.output, result.exception)

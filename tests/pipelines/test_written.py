@@ -15,7 +15,7 @@ from tfrank_sel import export, kept
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.files import manifests
-from tfrank_sel.pipelines.steps import STEPS
+from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.versions import ModelVersions
 
@@ -116,7 +116,7 @@ def test_a_step_without_digests_runs_again_and_is_not_continued(runs):
     stdout = done(invoke("run", runs / "1", "--dry-run"))
     assert "run  train      no digests of its files" in stdout
     with pytest.raises(InputError, match="no digests of its files") as found:
-        manifests.check_written(runs / "1", STEPS)  # as of an earlier run
+        manifests.written(runs / "1", STEPS)["train"].check()  # as of an earlier run
     assert found.value.place == str(path)
 
 

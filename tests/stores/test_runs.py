@@ -16,7 +16,7 @@ from tests.pipelines.test_daily import KEPT, SMALL, SPLITS, day, done, invoke, t
 from tests.ports import free_port
 from tests.stores.conftest import forget
 from tfrank_sel.data import leases, stores
-from tfrank_sel.pipelines.steps import STEPS
+from tfrank_sel.pipelines.run.steps import STEPS
 
 
 @pytest.fixture

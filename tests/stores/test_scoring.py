@@ -13,7 +13,8 @@ from tests.stores.conftest import forget
 from tfrank_sel import data, export
 from tfrank_sel.data import leases, letor, stores
 from tfrank_sel.features import Vector
-from tfrank_sel.pipelines import rankings, scoring
+from tfrank_sel.pipelines import scoring
+from tfrank_sel.pipelines.scoring import rankings
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tfrank_sel import data
 from tfrank_sel.data.formats import Columns, records
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines.tfx import lists
+from tfrank_sel.pipelines.tfx import sequences
 from tfrank_sel.pipelines.tfx.__main__ import app
 
 # More queries than SchemaGen takes for categories of a feature, which an identifier is not.
@@ -31,11 +31,14 @@ def made_lists() -> list[data.ItemList]:
 
 def layout_of(
     kinds: dict[str, str], features: dict[str, Feature] | None = None
-) -> lists.SequenceSchema:
+) -> sequences.SequenceSchema:
     """The layout of lists with features of these kinds, and a label that is a number."""
-    known = {lists.LABEL: ("float_list", 1), **{name: (kind, 1) for name, kind in kinds.items()}}
+    known = {
+        sequences.LABEL: ("float_list", 1),
+        **{name: (kind, 1) for name, kind in kinds.items()},
+    }
     found = records.schema_of((known, {}), Columns(), "the schema")
-    return lists.SequenceSchema(features or found.features, kinds=(known, {}))
+    return sequences.SequenceSchema(features or found.features, kinds=(known, {}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +53,9 @@ class Run:
         folder = self.output / "artefacts" / component / name
         return max(folder.iterdir(), key=lambda path: int(path.name))
 
-    def layout(self, columns: Columns | None = None) -> lists.SequenceSchema:
+    def layout(self, columns: Columns | None = None) -> sequences.SequenceSchema:
         """What the lists hold, by the schema that was found."""
-        return lists.SequenceSchema.load(
+        return sequences.SequenceSchema.load(
             str(self.artefact("SchemaGen", "schema")), columns or Columns()
         )
 
@@ -64,7 +67,7 @@ class Run:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("tfx")
-    lists.write(folder / "data" / "lists.tfrecord", made_lists())
+    sequences.write(folder / "data" / "lists.tfrecord", made_lists())
     options = ["--data", str(folder / "data"), "--output", str(folder / "out")]
     done = CliRunner().invoke(app, ["run", *options, "--epochs", "3", "--batch-size", "8"])
     assert done.exit_code == 0, (done.output, done.exception)

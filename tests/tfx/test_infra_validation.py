@@ -3,7 +3,7 @@ import pytest
 
 from tests.tfx.conftest import FEATURES
 from tfrank_sel import export, models
-from tfrank_sel.pipelines.tfx import infra_validation, lists
+from tfrank_sel.pipelines.tfx import infra_validation, sequences
 from tfrank_sel.pipelines.tfx.infra_validation import RefusalError
 
 
@@ -14,7 +14,7 @@ def layout(run):
 
 @pytest.fixture(scope="module")
 def asked(run, layout):
-    return lists.requests([run.split("test")], layout, 3)
+    return sequences.requests([run.split("test")], layout, 3)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tests.tfx.conftest import layout_of
 from tfrank_sel import data
 from tfrank_sel.data import elwc
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.tfx import lists
+from tfrank_sel.pipelines.tfx import sequences
 
 LAYOUT = layout_of({"feature_001": "float_list", "feature_002": "float_list"})
 
@@ -32,7 +32,7 @@ def gzipped(path, written):
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=5))
 def test_what_is_written_is_read(tmp_path_factory, sizes):
     path = tmp_path_factory.mktemp("written") / "lists.tfrecord"
-    lists.write(path, made(sizes))
+    sequences.write(path, made(sizes))
     serialized = tf.stack(list(tf.data.TFRecordDataset(str(path))))
     inputs, labels = LAYOUT.inputs(serialized)
     features, labels = inputs["features"].numpy(), labels.numpy()
@@ -45,7 +45,7 @@ def test_what_is_written_is_read(tmp_path_factory, sizes):
 
 def test_a_thousand_names_sort_as_their_numbers(tmp_path):
     wide = data.ItemList("q", np.ones(1, np.float32), np.ones((1, 1000), np.float32), ("d",))
-    lists.write(tmp_path / "lists.tfrecord", [wide])
+    sequences.write(tmp_path / "lists.tfrecord", [wide])
     [serialized] = tf.data.TFRecordDataset(str(tmp_path / "lists.tfrecord"))
     example = tf.train.SequenceExample.FromString(serialized.numpy())
     names = sorted(example.feature_lists.feature_list)
@@ -61,14 +61,14 @@ def test_a_failed_write_leaves_nothing(tmp_path):
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        lists.write(tmp_path / "lists.tfrecord", failing())
+        sequences.write(tmp_path / "lists.tfrecord", failing())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_requests_hold_the_same_features(tmp_path):
-    lists.write(tmp_path / "lists.tfrecord", made([0, 3, 2]))
+    sequences.write(tmp_path / "lists.tfrecord", made([0, 3, 2]))
     gzipped(tmp_path / "lists.gz", tmp_path / "lists.tfrecord")
-    asked = lists.requests([str(tmp_path / "*.gz")], LAYOUT, 9)
+    asked = sequences.requests([str(tmp_path / "*.gz")], LAYOUT, 9)
     assert len(asked) == 2
     parsed = elwc.parse(tf.constant(asked[:1]), LAYOUT.spec)
     np.testing.assert_array_equal(parsed["features"][0], list(made([0, 3, 2]))[1].features)
@@ -76,7 +76,7 @@ def test_requests_hold_the_same_features(tmp_path):
 
 def test_without_files_the_error_names_the_pattern(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\*.gz. Received: no file"):
-        lists.records(str(tmp_path / "none*.gz"))
+        sequences.records(str(tmp_path / "none*.gz"))
 
 
 SCHEMA = """
@@ -94,7 +94,7 @@ feature {
 
 
 def test_a_schema_takes_the_numbers_of_the_schema_in_the_order_of_their_names():
-    layout = lists.SequenceSchema.of(text_format.Parse(SCHEMA, schema_pb2.Schema()), Columns())
+    layout = sequences.SequenceSchema.of(text_format.Parse(SCHEMA, schema_pb2.Schema()), Columns())
     assert list(layout.features) == ["clicks", "price"]
     example = text_format.Parse(
         """
@@ -125,4 +125,4 @@ def test_a_schema_without_label_or_features_is_refused(missing, said):
     del domain.feature[:]
     domain.feature.extend(kept)
     with pytest.raises(data.InputError, match=said):
-        lists.SequenceSchema.of(schema, Columns())
+        sequences.SequenceSchema.of(schema, Columns())

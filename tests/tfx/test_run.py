@@ -14,11 +14,11 @@ from tests.tfx.conftest import FEATURES, made_lists
 from tfrank_sel import data, metrics
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.evaluation.saved import SavedScorer
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
-from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.tfx import lists, local
+from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.tfx import local, sequences
 from tfrank_sel.pipelines.tfx.__main__ import _logged, app
 
 COMPONENTS = [
@@ -41,10 +41,10 @@ def layout(run):
 
 
 def query_ids(run, split):
-    context = {lists.QUERY_ID: tf.io.FixedLenFeature([], tf.string)}
-    found = lists.records(run.split(split))
+    context = {sequences.QUERY_ID: tf.io.FixedLenFeature([], tf.string)}
+    found = sequences.records(run.split(split))
     return [
-        tf.io.parse_single_sequence_example(one, context)[0][lists.QUERY_ID].numpy().decode()
+        tf.io.parse_single_sequence_example(one, context)[0][sequences.QUERY_ID].numpy().decode()
         for one in found
     ]
 
@@ -96,9 +96,9 @@ def test_the_model_learned_and_its_epochs_are_logged(run):
 def test_the_blessing_is_that_of_a_run(run):
     folder = run.artefact("Evaluator", "evaluation")
     found = json.loads((folder / "metrics.json").read_text())
-    every = {name: Comparison(**figures) for name, figures in found["metrics"].items()}
+    every = {name: MetricComparison(**figures) for name, figures in found["metrics"].items()}
     [size] = found["slices"].items()
-    of_size = {name: Comparison(**figures) for name, figures in size[1].items()}
+    of_size = {name: MetricComparison(**figures) for name, figures in size[1].items()}
     evaluated = Evaluation({OVERALL: every, size[0]: of_size}, every, found["against"])
     written = json.loads((folder / "blessing.json").read_text())
     times = written.pop("beside")["milliseconds"]
@@ -137,7 +137,7 @@ def test_the_pushed_version_tells_the_order_of_the_features(run, layout):
 
 def test_a_model_of_other_features_is_not_evaluated(run):
     [version] = (run.output / "serving" / "ranker").iterdir()
-    inputs = stored.inputs_spec(data.FeatureSpec(num_features=1))
+    inputs = stored_lists.inputs_spec(data.FeatureSpec(num_features=1))
     with pytest.raises(ValueError, match=r"'float32', None, 1\).*Received: .*'float32', None, 3\)"):
         SavedScorer(str(version), inputs)
 

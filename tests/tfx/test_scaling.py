@@ -9,7 +9,7 @@ from tfrank_sel.features import Category, Number
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.analysis.statistics import Summary
 from tfrank_sel.pipelines.configuration.data import Gates
-from tfrank_sel.pipelines.tfx import lists
+from tfrank_sel.pipelines.tfx import sequences
 from tfrank_sel.pipelines.tfx.scaling import check, described
 
 LAYOUT = layout_of({"a": "float_list", "b": "float_list"})
@@ -17,7 +17,7 @@ KNOWN = data.ListFeatures(
     {
         "price": tf.io.FixedLenFeature([], tf.float32),
         "brand": tf.io.FixedLenFeature([], tf.string),
-        lists.LABEL: tf.io.FixedLenFeature([], tf.float32),
+        sequences.LABEL: tf.io.FixedLenFeature([], tf.float32),
     }
 )
 DAYS = layout_of(
@@ -27,14 +27,18 @@ DAYS = layout_of(
 
 def statistics(*batches):
     """Statistics of batches of lists, each of which is `[items, 2]` features."""
-    kinds = {name: tf.io.FixedLenFeature([], tf.float32) for name in ("a", "b", lists.LABEL)}
+    kinds = {name: tf.io.FixedLenFeature([], tf.float32) for name in ("a", "b", sequences.LABEL)}
     known = data.ListFeatures(kinds)
     summary = Summary(LAYOUT.inputs, LAYOUT.features)
     total = summary.create_accumulator()
     for batch in batches:
         made = [
             writing.serialize_sequence_example(
-                {"a": [x for x, _ in one], "b": [x for _, x in one], lists.LABEL: [1.0] * len(one)},
+                {
+                    "a": [x for x, _ in one],
+                    "b": [x for _, x in one],
+                    sequences.LABEL: [1.0] * len(one),
+                },
                 known,
             )
             for one in batch
@@ -67,7 +71,8 @@ def a_day(price, brand):
     summary = Summary(DAYS.inputs, DAYS.features)
     made = [
         writing.serialize_sequence_example(
-            {"price": [price, price + 1.0], "brand": ["a", brand], lists.LABEL: [0.0, 1.0]}, KNOWN
+            {"price": [price, price + 1.0], "brand": ["a", brand], sequences.LABEL: [0.0, 1.0]},
+            KNOWN,
         )
         for _ in range(40)
     ]
@@ -84,16 +89,16 @@ def test_gates_hold_eval_and_test_against_train_and_train_against_the_champion(c
     caplog.set_level("INFO")
     known, dearer, other = a_day(1.0, "b"), a_day(90.0, "b"), a_day(1.0, "c")
     fails = Gates(numbers="fail", texts="fail")
-    check({"train": known, "eval": known, "test": known}, known, lists.LABEL, fails)
+    check({"train": known, "eval": known, "test": known}, known, sequences.LABEL, fails)
     assert not caplog.messages
     with pytest.raises(GateError, match=r"^gates\.numbers: test: price: .* of training\. Received"):
-        check({"train": known, "eval": known, "test": dearer}, None, lists.LABEL, fails)
+        check({"train": known, "eval": known, "test": dearer}, None, sequences.LABEL, fails)
     everywhere = {"train": known, "eval": known, "test": known}
     with pytest.raises(GateError, match=r"^gates\.texts: train: brand: .* the champion's training"):
-        check(everywhere, other, lists.LABEL, fails)
+        check(everywhere, other, sequences.LABEL, fails)
     caplog.clear()
-    check(everywhere, other, lists.LABEL, Gates())
+    check(everywhere, other, sequences.LABEL, Gates())
     [told] = caplog.messages
     assert told.startswith("train: brand: expected shares within")
     with pytest.raises(data.InputError, match="prize"):
-        check(everywhere, None, lists.LABEL, Gates(features={"prize": {"zero": "fail"}}))
+        check(everywhere, None, sequences.LABEL, Gates(features={"prize": {"zero": "fail"}}))

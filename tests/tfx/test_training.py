@@ -17,9 +17,9 @@ from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
-from tfrank_sel.pipelines.ingestion.stored import PackedLists
-from tfrank_sel.pipelines.tfx import lists, training
-from tfrank_sel.pipelines.tfx.lists import SequenceExamples
+from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.tfx import sequences, training
+from tfrank_sel.pipelines.tfx.sequences import SequenceExamples
 
 
 def arguments(run, folder, base_model=None):
@@ -76,7 +76,7 @@ def last_feature(inputs):
 
 def test_both_layouts_are_evaluated_and_blessed_alike(tmp_path):
     spec, made = data.FeatureSpec(FEATURES), made_lists()
-    lists.write(tmp_path / "sequences.tfrecord", made)
+    sequences.write(tmp_path / "sequences.tfrecord", made)
     with tf.io.TFRecordWriter(str(tmp_path / "packed.tfrecord")) as writer:
         for one in made:
             record = packed.serialize(

@@ -18,11 +18,11 @@ from tfrank_sel.data.spec import input_name
 from tfrank_sel.features import Hash
 from tfrank_sel.pipelines import configuration
 from tfrank_sel.pipelines.analysis import statistics
-from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
+from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
 from tfrank_sel.pipelines.ingestion import ingest, resolved as inputs
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Source
 from tfrank_sel.pipelines.learning import preparation
-from tfrank_sel.pipelines.tfx import base_models, lists, local
+from tfrank_sel.pipelines.tfx import base_models, local, sequences
 from tfrank_sel.pipelines.tfx.__main__ import app
 from tfrank_sel.training import fitting
 
@@ -200,12 +200,12 @@ def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
         for split, name in files.items()
         for file in tf.io.gfile.glob(run.split(name))
     ]
-    read_alike = Inputs(sources, columns, format="sequence-example")
+    read_alike = InputFiles(sources, columns, format="sequence-example")
     layout = read_alike.schema()
     shards = ingest.ingest(read_alike, layout, tmp_path).shards
     types = layout.features
     statistics.summarise(shards, layout.spec, tmp_path, features=types)
-    split = Split.load(shards["train"], tmp_path / "train.json")
+    split = DataSplit.load(shards["train"], tmp_path / "train.json")
     wanted = preparation.prepared(split, layout, within_list=True).get_config()
     for name in ("mean", "variance"):
         np.testing.assert_allclose(found.pop(name), wanted.pop(name), rtol=1e-9, atol=1e-12)
@@ -221,7 +221,7 @@ def test_the_columns_travel_as_json(columns):
 
 def test_a_batch_is_read_as_a_plain_run_reads_it(run, columns):
     layout = run.layout(columns)
-    batch = list(lists.records(run.split("test")))
+    batch = list(sequences.records(run.split("test")))
     inputs, labels, weights = layout.inputs(tf.stack(batch))
     for row, one in enumerate(read(run, "test", columns, layout)):
         size = len(one.labels)
@@ -271,8 +271,8 @@ def test_the_served_scores_are_those_of_the_trained_model(run, trained, columns)
     [version] = (run.output / "serving" / "ranker").iterdir()
     signatures = tf.saved_model.load(str(version)).signatures
     layout = run.layout(columns)
-    requests = lists.requests([run.split("test")], layout, 5)
-    records = tf.stack(list(lists.records(run.split("test")).take(5)))
+    requests = sequences.requests([run.split("test")], layout, 5)
+    records = tf.stack(list(sequences.records(run.split("test")).take(5)))
     inputs, *_ = layout.inputs(records)
     named, _ = layout.named(records)
     mask = inputs["mask"].numpy()
@@ -298,7 +298,7 @@ def test_a_warm_start_keeps_the_integers_of_texts(run, continued):
 
 
 def test_a_warm_start_scores_as_the_blessed_model_does(run, continued, columns):
-    inputs, *_ = run.layout(columns).inputs(tf.stack(list(lists.records(run.split("test")))))
+    inputs, *_ = run.layout(columns).inputs(tf.stack(list(sequences.records(run.split("test")))))
     mask = inputs["mask"].numpy()
     before, after = (
         keras.models.load_model(x.artefact("Trainer", "model") / "model.keras")(inputs)

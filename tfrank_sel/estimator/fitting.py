@@ -14,11 +14,11 @@ from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.lists import PreparedLists
-from tfrank_sel.training.settings import Settings
+from tfrank_sel.training.settings import TrainingSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameters(Settings):
+class Parameters(TrainingSettings):
     """Settings of training and of an estimator: see `Ranker`."""
 
     validation_fraction: OpenShare | None = 0.1

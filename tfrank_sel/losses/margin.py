@@ -80,7 +80,7 @@ class ArcFace(Margin):
         https://arxiv.org/abs/1801.07698).
     """
 
-    margin: Annotated[float, Range("in [0, pi / 2]", lambda x: 0.0 <= x <= math.pi / 2)] = 0.5
+    margin: Annotated[float, Range("in [0, pi / 2]", ge=0.0, le=math.pi / 2)] = 0.5
     fall_back: bool = True
 
     def __call__(self, cosines: Tensor) -> Tensor:

@@ -197,7 +197,7 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
         https://papers.nips.cc/paper/2007/hash/b86e8d03fe992d1b0e19656875ee557c-Abstract.html).
     """
 
-    num_classes: Annotated[int, Range("at least 2", lambda x: x >= 2)]
+    num_classes: Annotated[int, Range("at least 2", ge=2)]
     label_smoothing: Share = 0.0
     normalizer: Normalizer = mean_over_terms
 

@@ -178,7 +178,7 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         2022](https://arxiv.org/abs/2204.12511).
     """
 
-    epsilon: Annotated[float, Range("at least -1", lambda x: x >= -1.0)] = 1.0
+    epsilon: Annotated[float, Range("at least -1", ge=-1.0)] = 1.0
     temperature: Positive = 1.0
     targets: Targets = BY_SHARES
 

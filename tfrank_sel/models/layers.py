@@ -228,7 +228,7 @@ class LogQCorrection(Configurable, keras.layers.Layer):
         self,
         num_buckets: Count,
         temperature: Positive = 1.0,
-        alpha: Annotated[float, Range("in (0, 1]", lambda x: 0.0 < x <= 1.0)] = 0.01,
+        alpha: Annotated[float, Range("in (0, 1]", gt=0.0, le=1.0)] = 0.01,
         num_hashes: Count = 1,
         name: str = "log_q_correction",
         **kwargs: Any,

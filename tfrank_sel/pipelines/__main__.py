@@ -8,8 +8,8 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from tfrank_sel.commandline import Application, Version
-from tfrank_sel.pipelines import interrupts
 from tfrank_sel.pipelines.commands import run, runs, scoring
+from tfrank_sel.pipelines.console import interrupts
 
 app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(run.app)

@@ -11,7 +11,7 @@ LOSSES = ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(Checked):
+class TrainingSettings(Checked):
     """Settings of training: the sections of a configuration describe each.
 
     Raises:
@@ -34,5 +34,5 @@ class Settings(Checked):
     gain: str | float = "exponential"
 
 
-DEFAULTS = Settings()
-SettingsLike: TypeAlias = Any  # `Settings`, or a section of a configuration with its fields
+DEFAULTS = TrainingSettings()
+SettingsLike: TypeAlias = Any  # `TrainingSettings`, or a section of a configuration with its fields

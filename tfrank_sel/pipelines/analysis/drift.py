@@ -39,32 +39,32 @@ class Distances:
     missing: Mapping[str, float]
 
 
-def distances(reference: Statistics, found: Statistics) -> Distances:
+def distances(reference: Statistics, now: Statistics) -> Distances:
     """Computes the distances between two splits.
 
     Args:
         reference: Statistics of the split to compare with.
-        found: Statistics of the split.
+        now: Statistics of the split.
 
     Returns:
         The distances.
     """
-    old, new = _shares(*_of_grades(reference.labels, found.labels))
+    old, new = _shares(*_of_grades(reference.labels, now.labels))
     middle = 0.5 * (old + new)
-    histograms = _both(*(dict(zip(x.names, x.histograms, strict=True)) for x in (reference, found)))
-    lacking = _both(*(_missing(x) for x in (reference, found)))
+    histograms = _both(*(dict(zip(x.names, x.histograms, strict=True)) for x in (reference, now)))
+    lacking = _both(*(_missing(x) for x in (reference, now)))
     return Distances(
         label_shares=float(np.abs(old - new).max()),
         label_divergence=0.5 * (_relative_entropy(old, middle) + _relative_entropy(new, middle)),
-        list_sizes=_largest_gap(reference.list_sizes, found.list_sizes),
+        list_sizes=_largest_gap(reference.list_sizes, now.list_sizes),
         numbers={name: _largest_gap(*pair) for name, pair in histograms.items() if all(pair)},
         texts={
-            name: _largest_difference(reference, found, name)
+            name: _largest_difference(reference, now, name)
             for name in reference.texts
-            if name in found.texts
+            if name in now.texts
         },
         missing={
-            name: abs(old / reference.items - new / found.items)
+            name: abs(old / reference.items - new / now.items)
             for name, (old, new) in lacking.items()
         },
     )
@@ -72,7 +72,7 @@ def distances(reference: Statistics, found: Statistics) -> Distances:
 
 def anomalies(
     reference: Statistics,
-    found: Statistics,
+    now: Statistics,
     *,
     of: str = "training",
     label: str = "relevance",
@@ -87,7 +87,7 @@ def anomalies(
 
     Args:
         reference: Statistics of the split to compare with.
-        found: Statistics of the split.
+        now: Statistics of the split.
         of: Name of the reference in messages.
         label: Name of the label.
         gates: Action and threshold of each rule.
@@ -95,8 +95,8 @@ def anomalies(
     Returns:
         One anomaly for each rule that is broken and not off.
     """
-    measured = distances(reference, found)
-    chance = 1.63 * math.sqrt(1.0 / reference.lists + 1.0 / found.lists)
+    measured = distances(reference, now)
+    chance = 1.63 * math.sqrt(1.0 / reference.lists + 1.0 / now.lists)
     cumulative = f"cumulative shares within {{}} of those of {of}"
     divergence = f"a Jensen-Shannon divergence of at most {{}} from {of}"
     shares = f"shares within {{}} of those of {of}"
@@ -119,56 +119,56 @@ def anomalies(
             name,
             expected,
             f"a distance of {x:.3f}",
-            found.lists if rule == "list_sizes" else found.items,
+            now.lists if rule == "list_sizes" else now.items,
             x,
             least,
         )
     ]
-    named = compared(_kinds(reference), _kinds(found), of, gates, found.items)
-    return [*drifted, *_vanished(reference, found, of, gates), *named]
+    named = compared(_kinds(reference), _kinds(now), of, gates, now.items)
+    return [*drifted, *_vanished(reference, now, of, gates), *named]
 
 
-def _vanished(reference: Statistics, found: Statistics, of: str, gates: Gates) -> Iterator[Anomaly]:
-    for name, (was_zero, is_zero) in _both(*(_is_zero(x) for x in (reference, found))).items():
+def _vanished(reference: Statistics, now: Statistics, of: str, gates: Gates) -> Iterator[Anomaly]:
+    for name, (was_zero, is_zero) in _both(*(_is_zero(x) for x in (reference, now))).items():
         if is_zero and not was_zero:
             expected = f"values other than 0, as in {of}"
-            yield from broken(gates, "zero", name, expected, "0 throughout", found.items)
+            yield from broken(gates, "zero", name, expected, "0 throughout", now.items)
 
 
-def _is_zero(found: Statistics) -> dict[str, bool]:
+def _is_zero(statistics: Statistics) -> dict[str, bool]:
     """Whether each column of numbers has only values of 0, and at least one."""
-    zeros, missing = found.features["zeros"], found.features["missing"]
+    zeros, missing = statistics.features["zeros"], statistics.features["missing"]
     return {
-        name: 0 < zero == found.items - lacking
-        for name, zero, lacking in zip(found.names, zeros, missing, strict=True)
+        name: 0 < zero == statistics.items - lacking
+        for name, zero, lacking in zip(statistics.names, zeros, missing, strict=True)
     }
 
 
-def _kinds(found: Statistics) -> dict[str, str]:
+def _kinds(statistics: Statistics) -> dict[str, str]:
     """The type of each column or feature."""
-    return {**dict.fromkeys(found.names, NUMBERS), **dict.fromkeys(found.texts, TEXTS)}
+    return {**dict.fromkeys(statistics.names, NUMBERS), **dict.fromkeys(statistics.texts, TEXTS)}
 
 
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {name: (value, other[name]) for name, value in one.items() if name in other}
+def _both(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (value, after[name]) for name, value in before.items() if name in after}
 
 
-def _missing(found: Statistics) -> dict[str, float]:
+def _missing(statistics: Statistics) -> dict[str, float]:
     """The number of missing values of each feature."""
-    texts = {name: counts.get("", 0) for name, counts in found.texts.items()}
-    return {**dict(zip(found.names, found.features["missing"], strict=True)), **texts}
+    texts = {name: counts.get("", 0) for name, counts in statistics.texts.items()}
+    return {**dict(zip(statistics.names, statistics.features["missing"], strict=True)), **texts}
 
 
 def _of_grades(
-    reference: Mapping[str, int], found: Mapping[str, int]
+    reference: Mapping[str, int], now: Mapping[str, int]
 ) -> tuple[Mapping[Any, int], Mapping[Any, int]]:
     """Counts of labels; of more than `GRADES` different ones, by tenths of the reference."""
-    if len({*reference, *found}) <= GRADES:
-        return reference, found
+    if len({*reference, *now}) <= GRADES:
+        return reference, now
     labels, counts = np.array([(float(x), n) for x, n in sorted(reference.items(), key=_number)]).T
     edges = labels[np.searchsorted(counts.cumsum(), counts.sum() * np.linspace(0.1, 0.9, 9))]
     tenths = [collections.Counter[int](), collections.Counter[int]()]
-    for part, own in zip((reference, found), tenths, strict=True):
+    for part, own in zip((reference, now), tenths, strict=True):
         for label, count in part.items():
             own[int(np.searchsorted(edges, float(label)))] += count
     return tenths[0], tenths[1]
@@ -178,18 +178,18 @@ def _number(labelled: tuple[str, int]) -> float:
     return float(labelled[0])
 
 
-def _shares(one: Mapping[Any, int], other: Mapping[Any, int]) -> tuple[np.ndarray, np.ndarray]:
+def _shares(before: Mapping[Any, int], after: Mapping[Any, int]) -> tuple[np.ndarray, np.ndarray]:
     """Shares of each value in either of both, in increasing order of the value."""
-    values = sorted({*one, *other}, key=float)
-    counts = [np.array([part.get(value, 0) for value in values]) for part in (one, other)]
+    values = sorted({*before, *after}, key=float)
+    counts = [np.array([part.get(value, 0) for value in values]) for part in (before, after)]
     old, new = (count / count.sum() for count in counts)
     return old, new
 
 
-def _largest_difference(one: Statistics, other: Statistics, name: str) -> float:
+def _largest_difference(before: Statistics, after: Statistics, name: str) -> float:
     """Largest difference in the share of a value, among items with a value."""
-    counts = [x.texts[name] for x in (one, other)]
-    there = [max(x.items - y.get("", 0), 1) for x, y in zip((one, other), counts, strict=True)]
+    counts = [x.texts[name] for x in (before, after)]
+    there = [max(x.items - y.get("", 0), 1) for x, y in zip((before, after), counts, strict=True)]
     old, new = (
         {value: n / total for value, n in x.items() if value}
         for x, total in zip(counts, there, strict=True)
@@ -197,11 +197,11 @@ def _largest_difference(one: Statistics, other: Statistics, name: str) -> float:
     return max((abs(old.get(x, 0.0) - new.get(x, 0.0)) for x in {*old, *new}), default=0.0)
 
 
-def _largest_gap(one: Mapping[Any, int], other: Mapping[Any, int]) -> float:
-    old, new = _shares(one, other)
+def _largest_gap(before: Mapping[Any, int], after: Mapping[Any, int]) -> float:
+    old, new = _shares(before, after)
     return float(np.abs(np.cumsum(old - new)).max())
 
 
-def _relative_entropy(one: np.ndarray, other: np.ndarray) -> float:
-    held = one > 0.0
-    return float(np.sum(one[held] * np.log2(one[held] / other[held])))
+def _relative_entropy(p: np.ndarray, q: np.ndarray) -> float:
+    held = p > 0.0
+    return float(np.sum(p[held] * np.log2(p[held] / q[held])))

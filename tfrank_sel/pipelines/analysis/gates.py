@@ -96,8 +96,8 @@ def failures(anomalies: Mapping[str, Sequence[Anomaly]]) -> list[str]:
     """
     return [
         f"gates.{anomaly.rule}: {split}: {anomaly}"
-        for split, found in anomalies.items()
-        for anomaly in found
+        for split, of_split in anomalies.items()
+        for anomaly in of_split
         if anomaly.action == FAIL
     ]
 

@@ -49,12 +49,10 @@ def of_features(
     whole = set()
     for i, how in enumerate(("its values", "whether it is missing")):
         values = np.abs(agree[i]).tolist(), total[i].tolist()
-        for name, found, pairs in zip(names, *values, strict=True):
+        for name, net, pairs in zip(names, *values, strict=True):
             if pairs >= PAIRS:
-                received = f"{found / pairs:.3f} by {how} alone, over {pairs} pairs of items"
-                for anomaly in broken(
-                    gates, "leak", name, expected, received, pairs, found / pairs
-                ):
+                received = f"{net / pairs:.3f} by {how} alone, over {pairs} pairs of items"
+                for anomaly in broken(gates, "leak", name, expected, received, pairs, net / pairs):
                     whole.add(name)
                     yield anomaly
     for name, part in zip(names, in_part(rows, labels, lists), strict=True):
@@ -85,17 +83,17 @@ def agreement(
         first, second = np.triu_indices(min(len(own), LONGEST), 1)
         sign = np.sign(labels[own[first]] - labels[own[second]])
         differ = sign != 0.0
-        one, other = (rows[own[x[differ]]] for x in (first, second))
-        present = ~np.isnan(one) & ~np.isnan(other)
+        above, below = (rows[own[x[differ]]] for x in (first, second))
+        present = ~np.isnan(above) & ~np.isnan(below)
         for i, (a, b, counted) in enumerate(
-            ((one, other, present), (1.0 * np.isnan(one), np.isnan(other), True))
+            ((above, below, present), (1.0 * np.isnan(above), np.isnan(below), True))
         ):
             agree[i] += np.where(counted, sign[differ, np.newaxis] * np.sign(a - b), 0.0).sum(0)
-            total[i] += np.sum(np.broadcast_to(counted, one.shape), axis=0)
+            total[i] += np.sum(np.broadcast_to(counted, above.shape), axis=0)
     return agree, total
 
 
-class Part(NamedTuple):
+class DecidedPairs(NamedTuple):
     """The pairs of items that one value of a feature decides.
 
     Attributes:
@@ -109,7 +107,7 @@ class Part(NamedTuple):
     pairs: int
 
 
-def in_part(rows: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> list[Part | None]:
+def in_part(rows: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> list[DecidedPairs | None]:
     """Finds features of which one value, or any other than that, implies a higher label.
 
     Such as a feature that is 1 for a third of the clicked items, and never for others. A pair is
@@ -132,15 +130,15 @@ def in_part(rows: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> list[Par
     compared = [
         _Pairs(lists, x) for x in (labels, *(labels > cut for cut in cuts[len(grades) == 2 :]))
     ]
-    found = []
+    decided = []
     for column in rows.T:
         values, often = np.unique(column, return_counts=True)
         tried = values[np.argsort(-often, kind="stable")[:VALUES]] if len(values) > 1 else ()
         groups = [np.isnan(column) if np.isnan(x) else column == x for x in tried]
         smaller = [np.flatnonzero(x if x.mean() <= 0.5 else ~x) for x in groups]
         parts = (pairs.decided(group) for group in smaller for pairs in compared)
-        found.append(max((x for x in parts if x is not None), default=None))
-    return found
+        decided.append(max((x for x in parts if x is not None), default=None))
+    return decided
 
 
 class _Pairs:
@@ -158,7 +156,7 @@ class _Pairs:
         self.ahead = 2.0 * below[self.group] - self.differ  # lower labels less higher ones
         self.total = self.differ.sum() / 2.0
 
-    def decided(self, items: np.ndarray) -> Part | None:
+    def decided(self, items: np.ndarray) -> DecidedPairs | None:
         """What it decides whether an item is among some; None if nothing that is sure."""
         count, own = len(self.sizes), self.own[items]
         right = np.bincount(own, self.ahead[items], count)
@@ -170,11 +168,11 @@ class _Pairs:
         pairs = np.bincount(own, self.differ[items], count)
         pairs -= among - np.bincount(self.list_of_group, alike, count)
         some = pairs > 0.0
-        found = float(np.mean(right[some] / pairs[some]))
+        correlation = float(np.mean(right[some] / pairs[some]))
         share = float(pairs.sum() / self.total)
-        if share < PART or _lower((1.0 + found) / 2.0, int(some.sum())) < SURE:
+        if share < PART or _lower((1.0 + correlation) / 2.0, int(some.sum())) < SURE:
             return None
-        return Part(found, share, int(pairs.sum()))
+        return DecidedPairs(correlation, share, int(pairs.sum()))
 
 
 def _lower(share: float, count: int) -> float:
@@ -196,15 +194,15 @@ def of_texts(texts: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> np.nda
         Values `[items, columns]`; NaN if missing, and the mean label of all items if no other list
         has the text.
     """
-    found = np.full(texts.shape, labels.mean())
-    for column, own in zip(found.T, texts.T, strict=True):
+    means = np.full(texts.shape, labels.mean())
+    for column, own in zip(means.T, texts.T, strict=True):
         _, values = np.unique(own, return_inverse=True)
         for half in (lists % 2 == 0, lists % 2 == 1):
             counts = np.bincount(values[~half], minlength=values.max() + 1)
             sums = np.bincount(values[~half], labels[~half], minlength=len(counts))
-            known = half & (counts[values] > 0)
-            column[known] = sums[values[known]] / counts[values[known]]
-    return np.where(texts == b"", np.nan, found)
+            is_common = half & (counts[values] > 0)
+            column[is_common] = sums[values[is_common]] / counts[values[is_common]]
+    return np.where(texts == b"", np.nan, means)
 
 
 def read(path: Path) -> list[Anomaly]:

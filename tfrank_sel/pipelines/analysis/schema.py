@@ -17,8 +17,9 @@ from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomal
 from tfrank_sel.pipelines.analysis.statistics import Statistics, columns
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.refusals import received
 
 _KINDS = {schema_pb2.FLOAT: NUMBERS, schema_pb2.INT: NUMBERS, schema_pb2.BYTES: TEXTS}
 
@@ -69,9 +70,9 @@ def load(path: Path) -> schema_pb2.Schema:
         for feature in schema.feature:
             _domain(feature, schema)
     except (OSError, ValueError, text_format.ParseError) as error:
-        wanted = "expected a schema of tensorflow-metadata as text"
-        received = " ".join(str(error).split())
-        raise data.InputError(str(path), f"{wanted}. Received: {received}") from error
+        reason = "expected a schema of tensorflow-metadata as text"
+        one_line = " ".join(str(error).split())
+        raise data.InputError(str(path), received(reason, one_line)) from error
     return schema
 
 
@@ -108,14 +109,14 @@ def validate(
     features = features or {spec.features: Vector(size=spec.num_features)}
     rules = _Rules.of(schema, spec, features)
     outside = _Outside(spec, features, rules)
-    found = stored.totals(shards, outside, np.ndarray.tolist, scratch, options)
+    anomalies = stored_lists.totals(shards, outside, np.ndarray.tolist, scratch, options)
     kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [
             *rules.broken(counts, gates, of),
             *compared(rules.kinds, kinds, of, gates, counts[-1][0]),
         ]
-        for split, counts in found.items()
+        for split, counts in anomalies.items()
     }
 
 
@@ -193,7 +194,7 @@ class _Outside:
         return np.zeros([3, len(self.rules.names)], np.int64)
 
     def add_input(self, accumulator: np.ndarray, serialized: Sequence[bytes]) -> np.ndarray:
-        items = stored.items(serialized, self.spec)
+        items = stored_lists.items(serialized, self.spec)
         rows = columns(items, self.features).astype(np.float32)
         values = np.column_stack([items.labels, rows])
         count = values.shape[1]
@@ -227,10 +228,10 @@ def _domain(feature: schema_pb2.Feature, schema: schema_pb2.Schema) -> list[str]
     """The allowed texts of a feature; None if all are allowed."""
     if not feature.domain:
         return list(feature.string_domain.value)
-    known = {x.name: list(x.value) for x in schema.string_domain}
-    if feature.domain not in known:
+    domains = {x.name: list(x.value) for x in schema.string_domain}
+    if feature.domain not in domains:
         raise ValueError(f"no string_domain {feature.domain!r}, which {feature.name!r} names")
-    return known[feature.domain]
+    return domains[feature.domain]
 
 
 def _ranged(schema: schema_pb2.Schema, name: str, low: float, high: float) -> None:

@@ -66,8 +66,8 @@ def quantiles(counted: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """
     upto = counted.cumsum(axis=1)
     ranks = np.maximum(np.ceil(np.asarray(shares) * upto[:, -1:]), 1)
-    found = [np.searchsorted(row, rank) for row, rank in zip(upto, ranks, strict=True)]
-    places = np.array(found, int).reshape(ranks.shape)
+    buckets = [np.searchsorted(row, rank) for row, rank in zip(upto, ranks, strict=True)]
+    places = np.array(buckets, int).reshape(ranks.shape)
     is_any = upto[:, -1:] > 0
     return np.where(is_any, middles()[np.where(is_any, places, 0)], 0.0)
 

@@ -19,9 +19,10 @@ from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.ingestion.stored import PackedLists, Records
+from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Records
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.refusals import received, refusal
 
 SHOWN = 1000  # reported values of a hashed feature
 KEPT = 500_000  # counted values of a text feature; if there are more, the most frequent so far
@@ -76,25 +77,25 @@ class Statistics:
         try:
             return cls.of(json.loads(path.read_text()))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            wanted = "expected statistics in the format of this version"
-            raise data.InputError(str(path), f"{wanted}. Received: {error}") from error
+            reason = received("expected statistics in the format of this version", error)
+            raise data.InputError(str(path), reason) from error
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Statistics":
         """Returns statistics from JSON, in which all names are text."""
         sizes = {int(size): count for size, count in values["list_sizes"].items()}
-        histograms = [{int(b): count for b, count in one.items()} for one in values["histograms"]]
+        histograms = [{int(b): count for b, count in row.items()} for row in values["histograms"]]
         return cls(**{**values, "list_sizes": sizes, "histograms": histograms})
 
     def __add__(self, other: "Statistics") -> "Statistics":
         changed = ({*self.names} & {*other.texts}) | ({*self.texts} & {*other.names})
         if changed:
-            wanted = "features must be numbers in both statistics, or texts in both"
-            raise ValueError(f"{wanted}. Received: {', '.join(sorted(changed))}, which changed")
+            reason = "features must be numbers in both statistics, or texts in both"
+            raise refusal(reason, f"{', '.join(sorted(changed))}, which changed")
         names = [*dict.fromkeys([*self.names, *other.names])]
         texts = [*dict.fromkeys([*self.texts, *other.texts])]
-        one, another = (_totals_of(x, names, texts) for x in (self, other))
-        return _merged(one, another).statistics(names)
+        mine, theirs = (_totals_of(x, names, texts) for x in (self, other))
+        return _merged(mine, theirs).statistics(names)
 
 
 def summarise(
@@ -121,11 +122,11 @@ def summarise(
     """
     features = features or {spec.features: Vector(size=spec.num_features)}
     folder.mkdir(parents=True, exist_ok=True)
-    summary = Summary(functools.partial(stored.items, spec=spec), features)
-    found = stored.totals(shards, summary, dataclasses.asdict, scratch or folder, options)
-    for split, values in found.items():
+    summary = Summary(functools.partial(stored_lists.items, spec=spec), features)
+    summaries = stored_lists.totals(shards, summary, dataclasses.asdict, scratch or folder, options)
+    for split, values in summaries.items():
         folders.write_json(folder / f"{split}.json", values)
-    return {split: Statistics.of(values) for split, values in found.items()}
+    return {split: Statistics.of(values) for split, values in summaries.items()}
 
 
 @dataclasses.dataclass
@@ -170,7 +171,7 @@ class _Totals:
             list_sizes=dict(sorted(self.list_sizes.items())),
             features={x: y.tolist() for x, y in zip(MEASURES, measures, strict=True)},
             histograms=[{int(b): int(row[b]) for b in np.flatnonzero(row)} for row in self.counts],
-            texts={name: dict(found.most_common()) for name, found in self.texts.items()},
+            texts={name: dict(counts.most_common()) for name, counts in self.texts.items()},
         )
 
 
@@ -202,9 +203,9 @@ class Summary:
         return merged
 
     def extract_output(self, totals: _Totals) -> Statistics:
-        found = totals.statistics(self.names)
-        texts = {name: _most_frequent(x, self._kept(name)) for name, x in found.texts.items()}
-        return dataclasses.replace(found, texts=texts)
+        statistics = totals.statistics(self.names)
+        texts = {name: _most_frequent(x, self._kept(name)) for name, x in statistics.texts.items()}
+        return dataclasses.replace(statistics, texts=texts)
 
     def _kept(self, name: str) -> int:
         """The number of reported values of a text feature."""
@@ -236,63 +237,62 @@ class Summary:
 
 def columns(items: Items, features: Mapping[str, Feature]) -> np.ndarray:
     """Returns the columns of numbers of items, as `preparation.columns`: float64."""
-    found: np.ndarray
-    found = preparation.columns(features, tf.constant(items.features, tf.float64)).numpy()
-    return found
+    numbers = tf.constant(items.features, tf.float64)
+    return preparation.columns(features, numbers).numpy()
 
 
-def _merged(one: _Totals, other: _Totals) -> _Totals:
-    texts = one.texts  # in place: it may be large, and Beam allows it
-    for name, found in other.texts.items():
-        texts.setdefault(name, collections.Counter()).update(found)
+def _merged(totals: _Totals, other: _Totals) -> _Totals:
+    texts = totals.texts  # in place: it may be large, and Beam allows it
+    for name, counts in other.texts.items():
+        texts.setdefault(name, collections.Counter()).update(counts)
         texts[name] = _few(texts[name])
     return _Totals(
-        one.comparable_lists + other.comparable_lists,
-        one.list_sizes + other.list_sizes,
-        np.minimum(one.low, other.low),
-        np.maximum(one.high, other.high),
-        one.zeros + other.zeros,
-        one.missing + other.missing,
-        one.counts + other.counts,
-        one.plain.merged(other.plain),
-        one.compressed.merged(other.compressed),
-        one.labels + other.labels,
+        totals.comparable_lists + other.comparable_lists,
+        totals.list_sizes + other.list_sizes,
+        np.minimum(totals.low, other.low),
+        np.maximum(totals.high, other.high),
+        totals.zeros + other.zeros,
+        totals.missing + other.missing,
+        totals.counts + other.counts,
+        totals.plain.merged(other.plain),
+        totals.compressed.merged(other.compressed),
+        totals.labels + other.labels,
         texts,
     )
 
 
-def _few(found: collections.Counter[str]) -> collections.Counter[str]:
+def _few(counts: collections.Counter[str]) -> collections.Counter[str]:
     """Drops the rarest values if there are too many."""
-    if len(found) <= 2 * KEPT:
-        return found
-    return collections.Counter(_most_frequent(dict(found.most_common()), KEPT))
+    if len(counts) <= 2 * KEPT:
+        return counts
+    return collections.Counter(_most_frequent(dict(counts.most_common()), KEPT))
 
 
-def _most_frequent(found: Mapping[str, int], kept: int) -> dict[str, int]:
+def _most_frequent(counts: Mapping[str, int], kept: int) -> dict[str, int]:
     """The most frequent values in descending order, and the number of items without a value."""
-    return {x: n for i, (x, n) in enumerate(found.items()) if i < kept or not x}
+    return {x: n for i, (x, n) in enumerate(counts.items()) if i < kept or not x}
 
 
-def _totals_of(found: Statistics, names: Sequence[str], texts: Sequence[str]) -> _Totals:
+def _totals_of(source: Statistics, names: Sequence[str], texts: Sequence[str]) -> _Totals:
     """The sums of statistics for these features; absent features count as missing."""
-    places = {name: place for place, name in enumerate(found.names)}
+    places = {name: place for place, name in enumerate(source.names)}
     here = np.array([name in places for name in names], bool)
     columns = [places[name] for name in names if name in places]
 
     def of(measure: str, absent: float) -> np.ndarray:
         values = np.full(len(names), absent)
-        values[here] = np.array(found.features[measure])[columns]
+        values[here] = np.array(source.features[measure])[columns]
         return values
 
-    missing = of("missing", found.items).astype(int)
-    count = found.items - missing
+    missing = of("missing", source.items).astype(int)
+    count = source.items - missing
     counts = np.zeros([len(names), sketches.NUM_BINS], int)
     for row, column in zip(np.flatnonzero(here), columns, strict=True):
-        counts[row, list(found.histograms[column])] = list(found.histograms[column].values())
-    nothing = {"": found.items} if found.items else {}
+        counts[row, list(source.histograms[column])] = list(source.histograms[column].values())
+    nothing = {"": source.items} if source.items else {}
     return _Totals(
-        comparable_lists=found.comparable_lists,
-        list_sizes=collections.Counter(found.list_sizes),
+        comparable_lists=source.comparable_lists,
+        list_sizes=collections.Counter(source.list_sizes),
         low=np.where(count > 0, of("min", 0.0), np.inf),
         high=np.where(count > 0, of("max", 0.0), -np.inf),
         zeros=of("zeros", 0).astype(int),
@@ -302,13 +302,13 @@ def _totals_of(found: Statistics, names: Sequence[str], texts: Sequence[str]) ->
         compressed=Moments(
             count, of("compressed_mean", 0.0), count * of("compressed_variance", 0.0)
         ),
-        labels=collections.Counter(found.labels),
-        texts={name: collections.Counter(found.texts.get(name, nothing)) for name in texts},
+        labels=collections.Counter(source.labels),
+        texts={name: collections.Counter(source.texts.get(name, nothing)) for name in texts},
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Split(PackedLists):
+class DataSplit(PackedLists):
     """A split on disk.
 
     Args:
@@ -340,10 +340,10 @@ class Split(PackedLists):
         """Whether a label is 0 or below; those of corrected clicks may all be above."""
         return min(map(float, self.statistics.labels)) <= 0.0
 
-    def sample(self) -> stored.Sample:
-        """Returns the first lists, as `stored.sample`."""
-        return stored.sample(self.shards, self.spec, longest=self.longest)
+    def sample(self) -> stored_lists.Sample:
+        """Returns the first lists, as `stored_lists.sample`."""
+        return stored_lists.sample(self.shards, self.spec, longest=self.longest)
 
     def batches(self) -> tf.data.Dataset:
         """Returns batches of features and mask by name, and labels, for one pass."""
-        return stored.batches(self.shards, self.spec, self.statistics.list_sizes)
+        return stored_lists.batches(self.shards, self.spec, self.statistics.list_sizes)

@@ -14,21 +14,22 @@ from tfrank_sel.data import stores
 from tfrank_sel.models.preparation import columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
-from tfrank_sel.pipelines.analysis.statistics import Split
+from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration.data import Gates, whole
 from tfrank_sel.pipelines.configuration.section import choices
-from tfrank_sel.pipelines.console import Part, Progress
+from tfrank_sel.pipelines.console import Activity, Progress
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion.inputs import SPLITS
-from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.stored import Earlier, Records
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Job
+from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Records
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.refusals import received
 
 
 def analyze(
     job: Job,
     progress: Progress,
     folder: Path,
+    *,
     records: Records,
     earlier: Earlier | None,
     curated: schema_pb2.Schema | None,
@@ -61,28 +62,28 @@ def analyze(
         own = statistics.summarise(
             shards, spec, folder / "increment", scratch=url, features=features, options=options
         )
-        known = own
+        summaries = own
         for number, kept in enumerate(earlier.statistics() if earlier else ()):
             folders.link(kept, folder / "earlier" / f"{number}")
-            known = {
-                name: statistics.Statistics.load(Path(kept, f"{name}.json")) + one
-                for name, one in known.items()
+            summaries = {
+                name: statistics.Statistics.load(Path(kept, f"{name}.json")) + summary
+                for name, summary in summaries.items()
             }
-        for split, one in known.items():
-            folders.write_json(folder / "statistics" / f"{split}.json", dataclasses.asdict(one))
-            _check_comparable(one, job.files(split))
-            step.tell(f"{split}: {_described(one)}")
-    splits = {name: Split.of(records, name, one) for name, one in known.items()}
+        for split, summary in summaries.items():
+            folders.write_json(folder / "statistics" / f"{split}.json", dataclasses.asdict(summary))
+            _check_comparable(summary, job.files(split))
+            step.tell(f"{split}: {_described(summary)}")
+    splits = {name: DataSplit.of(records, name, summary) for name, summary in summaries.items()}
     with progress.step("schema") as step:
         path = folder / "schema.pbtxt"
-        inferred = schema.infer(known["train"], spec, path)
+        inferred = schema.infer(summaries["train"], spec, path)
         step.tell(f"inferred from train: {path.name}")
     with progress.step("validation") as step:
         place = job.configuration.data.reference or (earlier.path if earlier else None)
         before = None if place is None else _reference(place)
-        check_named(gates, spec.label, [x for x in (known["train"], before) if x], curated)
+        check_named(gates, spec.label, [x for x in (summaries["train"], before) if x], curated)
         held = [split for split in splits if curated is not None or split != "train"]
-        found = schema.validate(
+        anomalies_of_schema = schema.validate(
             {split: splits[split].shards for split in held},
             inferred if curated is None else curated,
             spec,
@@ -94,8 +95,8 @@ def analyze(
         )
         anomalies = functools.partial(drift.anomalies, label=spec.label, gates=gates)
         for split in ("validation", "test"):
-            found[split] += anomalies(known["train"], known[split])
-        of_train = found.setdefault("train", [])
+            anomalies_of_schema[split] += anomalies(summaries["train"], summaries[split])
+        of_train = anomalies_of_schema.setdefault("train", [])
         if before is not None:
             of_train += anomalies(before, own["train"], of="the reference")
         of_train += _leaks(splits["train"], gates)
@@ -103,13 +104,13 @@ def analyze(
         lists = {split: counts["lists"] for split, counts in report["splits"].items()}
         shared = leakage.of_splits(report.get("shared_queries", {}), lists, gates)
         for split, more in shared.items():
-            found[split] += more
-        for split, all_ in found.items():
+            anomalies_of_schema[split] += more
+        for split, all_ in anomalies_of_schema.items():
             _tell(split, all_, folder, step)
-        folders.write_json(folder / "failures.json", gating.failures(found))
+        folders.write_json(folder / "failures.json", gating.failures(anomalies_of_schema))
 
 
-def _leaks(split: Split, gates: Gates) -> Iterator[Anomaly]:
+def _leaks(split: DataSplit, gates: Gates) -> Iterator[Anomaly]:
     """Finds features that leak the label, in a sample of lists."""
     layout, lists = split.layout, split.sample()
     mask = ~np.isnan(lists.labels)
@@ -121,52 +122,47 @@ def _leaks(split: Split, gates: Gates) -> Iterator[Anomaly]:
     yield from leakage.of_features(names, np.hstack(values), labels, numbers, gates)
 
 
-def _described(found: statistics.Statistics) -> str:
+def _described(split: statistics.Statistics) -> str:
     """Describes the numbers of lists and items of a split."""
-    sizes = found.list_sizes
-    described = f"{found.lists} lists of {min(sizes)} to {max(sizes)} items, {found.items} items"
+    sizes = split.list_sizes
+    described = f"{split.lists} lists of {min(sizes)} to {max(sizes)} items, {split.items} items"
     if 1 in sizes:
         described += f", {sizes[1]} lists of one item (no order to learn)"
     return described
 
 
-def _check_comparable(found: statistics.Statistics, source: str) -> None:
+def _check_comparable(summary: statistics.Statistics, source: str) -> None:
     """Raises an error if no list of a split has two different labels."""
-    if found.comparable_lists == 0:
-        labels = ", ".join(found.labels)
-        raise data.InputError(
-            source,
-            "expected a list with two different labels. "
-            f"Received: {found.lists} lists, each with equal labels (labels: {labels})",
-        )
+    if summary.comparable_lists == 0:
+        labels = ", ".join(summary.labels)
+        equal = f"{summary.lists} lists, each with equal labels (labels: {labels})"
+        raise data.InputError(source, received("expected a list with two different labels", equal))
 
 
 def check_named(
     gates: Gates,
     label: str,
-    known: Sequence[statistics.Statistics],
+    summaries: Sequence[statistics.Statistics],
     curated: schema_pb2.Schema | None = None,
 ) -> None:
     """Raises an error if a gate names a feature that is neither known nor in the schema."""
-    columns = [label, *(name for x in known for name in (*x.names, *x.texts))]
+    columns = [label, *(name for x in summaries for name in (*x.names, *x.texts))]
     columns += [x.name for x in curated.feature] if curated is not None else []
     names = sorted({*columns, *map(whole, columns)})
     for name in gates.features:
         if name not in names:
-            wanted = f"must be names of features: {choices(name, names)}"
-            raise data.InputError("gates.features", wanted)
+            reason = f"must be names of features: {choices(name, names)}"
+            raise data.InputError("gates.features", reason)
 
 
 def _reference(run: str | Path) -> statistics.Statistics:
     path = stores.join(run, "analyze", "statistics", "train.json")
     if not stores.is_file(path):
-        raise data.InputError(str(run), f"expected the folder of a run. Received: no {path}")
+        raise data.InputError(str(run), received("expected the folder of a run", f"no {path}"))
     return statistics.Statistics.load(Path(stores.near(path)))
 
 
-def _tell(split: str, anomalies: list[gating.Anomaly], folder: Path, step: Part) -> None:
+def _tell(split: str, anomalies: list[gating.Anomaly], folder: Path, step: Activity) -> None:
     schema.write(anomalies, folder / "anomalies" / f"{split}.json")
-    worst = max(
-        anomalies, key=lambda anomaly: (anomaly.distance or 0.0, anomaly.count), default=None
-    )
+    worst = max(anomalies, key=lambda x: (x.distance or 0.0, x.count), default=None)
     step.tell(f"{split}: {len(anomalies)} anomalies" + (f"; {worst}" if worst else ""))

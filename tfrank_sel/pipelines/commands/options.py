@@ -15,6 +15,7 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, Override, load
 from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind, option_name
 from tfrank_sel.pipelines.files import folders
+from tfrank_sel.refusals import received
 
 Command = Callable[..., None]
 REFUSES = (ConfigurationError, ImportError, InputError)
@@ -76,13 +77,13 @@ class Option:
         """Returns the option of a field that was made by `section.option`."""
         section, default = key.partition(".")[0], field.default
         shown = ",".join(map(str, default)) if isinstance(default, list) else default
-        told = typer.Option(
+        described = typer.Option(
             help=field.description,
             show_default=str(shown) if shown else False,
             rich_help_panel=f"Section {section}",
         )
         kind, read = _type(field)
-        return cls(key, option_name(key, field), kind, told, read)
+        return cls(key, option_name(key, field), kind, described, read)
 
     @property
     def parameter(self) -> inspect.Parameter:
@@ -126,13 +127,13 @@ def configured(*options: Option) -> Callable[[Command], Command]:
             parameters += added if name == "given" else [parameter]
 
         def configured_command(**values: Any) -> None:
-            told = {option.name: values.pop(option.name) for option in options}
+            chosen = {option.name: values.pop(option.name) for option in options}
             overrides = [
-                option.override(told[option.name])
+                option.override(chosen[option.name])
                 for option in options
-                if option.key and told[option.name] not in (None, [], ())
+                if option.key and chosen[option.name] not in (None, [], ())
             ]
-            given = Given(told.get(CONFIG.name), overrides, told.get(SET.name) or ())
+            given = Given(chosen.get(CONFIG.name), overrides, chosen.get(SET.name) or ())
             command(**values, given=given)
 
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -174,8 +175,8 @@ def _type(field: FieldInfo) -> tuple[Any, Callable[[Any], Any]]:
 def _of_beam(values: list[str] | None) -> list[str] | None:
     """Refuses files that the shell made of a pattern, as all but the first would be lost."""
     if values and not values[0].startswith("-"):
-        told = f"Expected options of Beam, such as --parallelism=4. Received: {values[0]!r}"
-        raise typer.BadParameter(f"{told}. Quote patterns of files: 'logs/*.parquet'.")
+        reason = received("Expected options of Beam, such as --parallelism=4", repr(values[0]))
+        raise typer.BadParameter(f"{reason}. Quote patterns of files: 'logs/*.parquet'.")
     return values
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,7 +17,6 @@ from tfrank_sel.commandline import Application
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.launch import quiet
-from tfrank_sel.pipelines import steps
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import (
@@ -31,14 +30,16 @@ from tfrank_sel.pipelines.commands.options import (
     keys,
 )
 from tfrank_sel.pipelines.configuration import Configuration, text
-from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror
-from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.resolved import proposed, resolve
-from tfrank_sel.pipelines.steps import STEPS
+from tfrank_sel.pipelines.ingestion.inputs import Job, proposed, resolve
+from tfrank_sel.pipelines.run import execution
+from tfrank_sel.pipelines.run.steps import STEPS, RunStep
+from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
-    from tfrank_sel.pipelines.tuning import Study
+    from tfrank_sel.pipelines.run.tuning import Study
 
 app = Application(*REFUSES)
 
@@ -56,8 +57,7 @@ def _features(text: str) -> dict[str, Any]:
 
 
 def _losses(is_ensemble: bool) -> list[dict[str, str]]:
-    default: list[dict[str, str]] = Configuration().training.loss
-    return default if is_ensemble else [{"class": "RGCrossLoss"}]
+    return Configuration().training.loss if is_ensemble else [{"class": "RGCrossLoss"}]
 
 
 FEATURES = Option(
@@ -120,7 +120,7 @@ def print_configuration(given: Given) -> None:
     print(text(configuration, left_out), end="")
 
 
-def _single(step: steps.Step) -> None:
+def _single(step: RunStep) -> None:
     """Adds the command that runs a single step."""
 
     def command(output: Output, given: Given) -> None:
@@ -159,13 +159,13 @@ def tune(
         configuration, _, _ = resolve(given.load(output))
         # Imported late, so that help and errors do not wait for TensorFlow.
         with quiet():
-            from tfrank_sel.pipelines import console as shown, tuning
+            from tfrank_sel.pipelines.run import tuning
 
         logging.getLogger("optuna").setLevel(logging.WARNING)  # it logs each trial
         # it warns when many models are traced
         logging.getLogger("tensorflow").setLevel(logging.ERROR)
         study = tuning.Study(configuration, output)
-        study.prepare(shown.Progress(console))
+        study.prepare(Progress(console))
         study.run(console)
     _tell_best(study, console)
 
@@ -216,64 +216,39 @@ def execute(
     with _ending(lambda: _tell_interrupted(output)):
         asked = given.load(output)
         if only and given.file is None and asked.data == Configuration().data:
-            raise InputError(output, "expected the folder of a run, or --config. Received: neither")
-        if only in (None, "train") and os.environ.get("TF_CONFIG"):
-            with quiet():
-                from tfrank_sel.pipelines import run as pipeline
-
-            if pipeline.assist(asked, output, is_forced=force is not None):
-                return
+            reason = received("expected the folder of a run, or --config", "neither")
+            raise InputError(output, reason)
+        may_assist = only in (None, "train") and os.environ.get("TF_CONFIG")
+        if may_assist and execution.assist(asked, output, force=force):
+            return
         job = Job.of(asked, output)
         for name, reason in job.left_out.items():
             console.print(f"omitted column {name!r}: {reason}", highlight=False)
         if asked.model.trees != job.configuration.model.trees and len(asked.training.loss) > 1:
-            told = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
-            console.print(told, highlight=False, markup=False)
-        chosen = [only] if only else [*STEPS]
+            no_trees = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
+            console.print(no_trees, highlight=False, markup=False)
         if is_dry:
             _tell_plan(job, force, console)
             return
-        stale = None if job.mirror.url or force else steps.stale(job)
-        if stale is None or _is_due(job, stale, chosen):
-            # Imported late, so that help, errors and finished runs do not wait for TensorFlow.
-            with quiet():
-                from tfrank_sel.pipelines import console as shown, run as pipeline
-                from tfrank_sel.pipelines.reporting import tables
+        result = execution.carry_out(job, Progress(console), only=only, force=force)
+        if result and only is None:
+            from tfrank_sel.pipelines.reporting import tables
 
-            progress = shown.Progress(console)
-            result = pipeline.carry_out(job, progress, only=only, force=force)
-            if only is None:
-                for table in tables.tables(result, steps.seconds(job.path)):
-                    console.print(table)
-        else:
-            manifests.check_written(job.path, [x for x in STEPS if x not in stale])
-            for step in chosen:
-                console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
-    if "push" in chosen:
+            for table in tables.tables(result):
+                console.print(table)
+    if only in (None, "push"):
         _tell_pushed(job.path, console)
 
 
 def _tell_plan(job: Job, force: str | None, console: Console) -> None:
     """Prints the features and the steps of a run, after checks of the configuration."""
-    with quiet():
-        from tfrank_sel.pipelines import run as pipeline
-
-    stale, forced = pipeline.check(job), False
+    plan = execution.check(job, force)
     for name, feature in job.configuration.features.items():
         console.print(f"feature {name!r}: {feature}", highlight=False)
-    for step in STEPS:
-        forced = forced or step == force
-        reason = stale.get(step, "forced" if forced else "")
-        console.print(f"{'run ' if reason else 'keep'} {step:10} {reason}", highlight=False)
+    for name, step in plan.steps.items():
+        verb = "run " if step.reason else "keep"
+        console.print(f"{verb} {name:10} {step.reason}", highlight=False)
     print("dry run: nothing is written")
-
-
-def _is_due(job: Job, stale: Mapping[str, str], chosen: Sequence[str]) -> bool:
-    """Whether a step is not up to date, or a summary file of the whole run is missing."""
-    if stale.keys() & chosen:
-        return True
-    outputs = ["report.html", *(["tracking.json"] if job.configuration.tracking.mlflow else [])]
-    return len(chosen) > 1 and not all((job.path / name).exists() for name in outputs)
 
 
 def _tell_pushed(output: Path, console: Console) -> None:

@@ -11,9 +11,10 @@ from rich.table import Column, Table
 
 from tfrank_sel.commandline import Application
 from tfrank_sel.launch import quiet
-from tfrank_sel.pipelines import registry
 from tfrank_sel.pipelines.commands.options import REFUSES
+from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import mirrors
+from tfrank_sel.pipelines.run import registry
 
 app = Application(*REFUSES, no_args_is_help=True, help="List and compare runs.")
 
@@ -24,10 +25,10 @@ def list_runs(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the runs in a folder, at any depth."""
-    found = [registry.summary(run) for run in registry.runs(folder)]
-    found.sort(key=lambda run: run.made or "")
+    summaries = [registry.summary(run) for run in registry.runs(folder)]
+    summaries.sort(key=lambda run: run.made or "")
     if as_json:
-        print(json.dumps([dataclasses.asdict(run) for run in found], indent=2, default=str))
+        print(json.dumps([dataclasses.asdict(run) for run in summaries], indent=2, default=str))
         return
     table = Table(
         Column("run", overflow="fold"),
@@ -37,7 +38,7 @@ def list_runs(
         "difference (95 % interval)",
         Column("published", min_width=9),
     )
-    for run in found:
+    for run in summaries:
         table.add_row(
             str(run.folder.relative_to(folder)),
             (run.made or "")[:16].replace("T", " "),
@@ -45,16 +46,16 @@ def list_runs(
             *_metric(run),
             _published(run),
         )
-    Console().print(table if found else f"no run in {folder}")
+    Console().print(table if summaries else f"no run in {folder}")
 
 
-def _published(run: registry.Summary) -> str:
+def _published(run: registry.RunSummary) -> str:
     if run.unfinished:
         return f"unfinished: {', '.join(run.unfinished)}"
     return f"version {run.version}" if run.blessed else "no"
 
 
-def _metric(run: registry.Summary) -> tuple[str, str]:
+def _metric(run: registry.RunSummary) -> tuple[str, str]:
     if run.metric is None:
         return "", ""
     value, low, high = (run.metric[name] for name in ("ours", "low", "high"))
@@ -74,26 +75,26 @@ def compare(
     console = Console()
     # Imported late, so that help and errors do not wait for TensorFlow.
     with quiet():
-        from tfrank_sel.pipelines import comparison, console as shown
         from tfrank_sel.pipelines.reporting import tables
+        from tfrank_sel.pipelines.run import comparison
 
-    found = comparison.compare(mirrors.near(a), mirrors.near(b), shown.Progress(console))
-    settings = Table("setting", *found.names)
-    for key, *values in found.settings:
+    compared = comparison.compare(mirrors.near(a), mirrors.near(b), Progress(console))
+    settings = Table("setting", *compared.names)
+    for key, *values in compared.settings:
         settings.add_row(key, *("" if x is None else str(x) for x in values))
     training = Table("run", "loss", "epochs, trees", "best validation NDCG@10")
-    for name, fits in found.fits.items():
+    for name, fits in compared.fits.items():
         for fit in fits:
             best = f"{fit['validation_ndcg']:.4f}"
             training.add_row(name, fit["loss"], str(fit["epochs"]), best)
-    first, second = found.names
+    first, second = compared.names
     for table in (
         settings,
         training,
-        tables.slices_table(found.evaluation, registry.METRIC, second),
-        tables.comparison_table(found.evaluation.overall, first, second),
+        tables.slices_table(compared.evaluation, registry.METRIC, second),
+        tables.comparison_table(compared.evaluation.overall, first, second),
     ):
         console.print(table)
     if html is not None:
-        comparison.write(found, html)
+        comparison.write(compared, html)
         print(html.absolute())

@@ -15,6 +15,7 @@ from tfrank_sel.pipelines.commands.options import AFTER, BEAM, COMMON, REFUSES, 
 from tfrank_sel.pipelines.commands.run import execute
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
+from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.refusals import received
 
 app = Application(*REFUSES)
@@ -64,8 +65,8 @@ def evaluate(
 ) -> None:
     """Evaluate the model of a run, or an exported model on other files, with intervals."""
     if (output is None) == (model is None) or (model is None) != (data is None):
-        wanted = "Expected --output, or --model and --data"
-        raise ConfigurationError("", received(wanted, "neither of them, or options of both"))
+        reason = "Expected --output, or --model and --data"
+        raise ConfigurationError("", received(reason, "neither of them, or options of both"))
     if output is not None:
         execute(output, given, only="evaluate")
         return
@@ -73,31 +74,21 @@ def evaluate(
     configuration = _checked(given)
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
-        from tfrank_sel.pipelines import console as shown, runners, scoring
+        from tfrank_sel.pipelines import runners, scoring
         from tfrank_sel.pipelines.reporting import tables
 
-    console, of_data = Console(), configuration.data
-    inputs = scoring.inputs(
-        [model, *([] if against is None else [against])],
-        data or (),
-        query=of_data.query,
-        label=of_data.label,
-        doc_id=doc_id,
-        slice_by=of_data.slice_by,
-        format=of_data.format,
-        adjacent=of_data.adjacent,
-        allow_bad_lines=of_data.allow_bad_lines,
-    )
-    found = scoring.judge(
+    console, named = Console(), configuration.data
+    models = [model, *([] if against is None else [against])]
+    evaluation = scoring.judge(
         model,
-        inputs,
-        shown.Progress(console),
+        scoring.inputs(models, data or (), named, label=named.label, doc_id=doc_id),
+        Progress(console),
         against=against,
         metrics=metrics,
         options=runners.configured(configuration),
     )
-    console.print(tables.slices_table(found, configuration.blessing.metric))
-    console.print(tables.comparison_table(found.overall, found.against))
+    console.print(tables.slices_table(evaluation, configuration.blessing.metric))
+    console.print(tables.comparison_table(evaluation.overall, evaluation.against))
 
 
 @app.command(epilog=AFTER)
@@ -126,23 +117,13 @@ def score(
     configuration = _checked(given)
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
-        from tfrank_sel.pipelines import console as shown, runners, scoring
+        from tfrank_sel.pipelines import runners, scoring
 
-    of_data = configuration.data
-    inputs = scoring.inputs(
-        [model],
-        data,
-        query=of_data.query,
-        doc_id=doc_id,
-        format=of_data.format,
-        adjacent=of_data.adjacent,
-        allow_bad_lines=of_data.allow_bad_lines,
-    )
     scoring.score(
         model,
-        inputs,
+        scoring.inputs([model], data, configuration.data, doc_id=doc_id),
         output,
-        shown.Progress(Console()),
+        Progress(Console()),
         format=output_format,
         lists_per_file=lists_per_file,
         explain=explain,

@@ -5,22 +5,21 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
+from tfrank_sel.arguments import Count, Natural, Positive, Share
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.models import OF_SESSIONS
 from tfrank_sel.clicks.propensities import Method, Unconnected
 from tfrank_sel.pipelines.configuration.section import (
-    Count,
     Names,
-    Natural,
     Path,
     Paths,
-    Positive,
     Section,
     Values,
     choices,
     key,
     option,
 )
+from tfrank_sel.refusals import refusal
 
 SPLITS = ("train", "validation", "test")
 OFF, WARN, FAIL = ACTIONS = ("off", "warn", "fail")
@@ -93,23 +92,19 @@ class Data(Section):
     def _whole(self) -> Self:
         given = [x for x in SPLITS if getattr(self, x)]
         if self.data and given:
-            raise ValueError(
-                "must name either `data`, or `train`, `validation` and `test`. "
-                f"Received: data, {', '.join(given)}"
-            )
+            reason = "must name either `data`, or `train`, `validation` and `test`"
+            raise refusal(reason, f"data, {', '.join(given)}")
         if given and len(given) < 3:
-            raise ValueError(
-                "must name all of `train`, `validation` and `test`. "
-                f"Received: only {', '.join(given)}"
-            )
+            reason = "must name all of `train`, `validation` and `test`"
+            raise refusal(reason, f"only {', '.join(given)}")
         return self
 
     @property
     def roles(self) -> dict[str, str]:
         """The column of each role, by its key."""
         named = ("query", "label", "doc_id", "weight", "list_weight", "propensity")
-        found = {f"data.{x}": getattr(self, x) for x in named if getattr(self, x) is not None}
-        return {**found, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
+        columns = {f"data.{x}": getattr(self, x) for x in named if getattr(self, x) is not None}
+        return {**columns, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
 
 
 class Clicks(Section):
@@ -138,9 +133,7 @@ class Clicks(Section):
         "the propensity of the nearest one, or its rows are left out.",
     )
     correction: Correction = key("pooled", "Correction of the labels.")
-    least: Annotated[float, Field(ge=0.0, le=1.0)] = key(
-        0.0, "Least propensity that divides clicks."
-    )
+    least: Share = key(0.0, "Least propensity that divides clicks.")
 
     @property
     def roles(self) -> dict[str, str]:
@@ -151,9 +144,9 @@ class Clicks(Section):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.session is not None and self.position is None:
-            raise ValueError("needs `position`, if `session` is named. Received: no position")
+            raise refusal("needs `position`, if `session` is named", "no position")
         if self.method in OF_SESSIONS and self.session is None:
-            raise ValueError(f"`session` must be named for {self.method}. Received: no session")
+            raise refusal(f"`session` must be named for {self.method}", "no session")
         return self
 
 
@@ -178,52 +171,51 @@ def _gate(rule: str, value: Any) -> Gate:
         value = _value(value)
     default = _default(rule).threshold
     gate = {"action": value} if isinstance(value, str) else value
-    wanted = 'must be "off", "warn" or "fail"'
+    reason = 'must be "off", "warn" or "fail"'
     accepted = {"action"} if default is None else {"action", "threshold"}
     if not isinstance(gate, dict) or not gate or not {*gate} <= accepted:
         example = f'{{action = "fail", threshold = {default}}}'
-        wanted += ", and has no threshold" if default is None else f", or a table such as {example}"
-        raise ValueError(f"{wanted}. Received: {value!r}")
+        reason += ", and has no threshold" if default is None else f", or a table such as {example}"
+        raise refusal(reason, repr(value))
     if gate.get("action", WARN) not in ACTIONS:
-        raise ValueError(f"{wanted}. Received: {gate['action']!r}")
+        raise refusal(reason, repr(gate["action"]))
     bound = gate.get("threshold", 0.0)
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0.0 <= bound <= 1.0:
-        raise ValueError(f"must have a threshold from 0 to 1. Received: {bound!r}")
+        raise refusal("must have a threshold from 0 to 1", repr(bound))
     return Gate(**gate)
 
 
 def _default(rule: str) -> Gate:
-    found: Gate = Gates.model_fields[rule].default
-    return found
+    return Gates.model_fields[rule].default
 
 
 def _of_all(value: Any, info: ValidationInfo) -> Gate:
-    found, default = _gate(str(info.field_name), value), _default(str(info.field_name))
-    threshold = default.threshold if found.threshold is None else found.threshold
-    return Gate(found.action or default.action, threshold)
+    gate, default = _gate(str(info.field_name), value), _default(str(info.field_name))
+    threshold = default.threshold if gate.threshold is None else gate.threshold
+    return Gate(gate.action or default.action, threshold)
 
 
 def _of_feature(value: Any) -> dict[str, Gate]:
     """Returns the gates of a feature; absent rules are those of all features."""
     if not isinstance(value, dict):
         example = '{missing = {action = "fail", threshold = 0.3}}'
-        raise ValueError(f"must be a table of rules such as {example}. Received: {value!r}")
-    known = [x for x in Gates.model_fields if x not in (*OF_SPLITS, "features")]
-    found = {}
+        raise refusal(f"must be a table of rules such as {example}", repr(value))
+    rules = [x for x in Gates.model_fields if x not in (*OF_SPLITS, "features")]
+    gates = {}
     for rule, gate in value.items():
-        if rule not in known:
-            raise ValueError(f"has no such rule. Accepted: {choices(rule, known)}")
+        if rule not in rules:
+            raise ValueError(f"has no such rule. Accepted: {choices(rule, rules)}")
         try:
-            found[rule] = _gate(rule, gate)
+            gates[rule] = _gate(rule, gate)
         except ValueError as error:
             raise ValueError(f"`{rule}` {error}") from error
-    return found
+    return gates
 
 
 def _value(gate: Gate) -> str | dict[str, Any]:
     """Returns a gate as a file names it."""
-    found = {name: x for name, x in dataclasses.asdict(gate).items() if x is not None}
-    return found["action"] if {*found} == {"action"} else found
+    table = {name: x for name, x in dataclasses.asdict(gate).items() if x is not None}
+    return table["action"] if {*table} == {"action"} else table
 
 
 def _values(gates: dict[str, Gate]) -> dict[str, Any]:
@@ -287,10 +279,10 @@ class Gates(Section):
             feature: Name of the feature, or of one of its columns, such as `"embedding[2]"`.
         """
         named = (self.features.get(name, {}).get(rule) for name in (feature, whole(feature)))
-        found = [gate for gate in (*named, getattr(self, rule)) if gate]
+        gates = [gate for gate in (*named, getattr(self, rule)) if gate]
         return Gate(
-            next(gate.action for gate in found if gate.action is not None),
-            next((gate.threshold for gate in found if gate.threshold is not None), None),
+            next(gate.action for gate in gates if gate.action is not None),
+            next((gate.threshold for gate in gates if gate.threshold is not None), None),
         )
 
 

@@ -14,13 +14,9 @@ import tomlkit
 from tomlkit.items import Item
 
 from tfrank_sel.data import stores
-from tfrank_sel.pipelines.configuration.section import (
-    ConfigurationError,
-    Section,
-    fields,
-    no_key,
-)
+from tfrank_sel.pipelines.configuration.section import ConfigurationError, Section, fields, no_key
 from tfrank_sel.pipelines.configuration.sections import Configuration, place
+from tfrank_sel.refusals import received
 
 WIDTH = 88  # maximum width of a line; longer lists are split into several lines
 
@@ -50,26 +46,26 @@ class Override:
             >>> Override.parse("training.loss.class=LambdaLoss").value
             'LambdaLoss'
         """
-        key, found, value = text.partition("=")
+        key, equals, value = text.partition("=")
         try:
             parsed = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             parsed = value.strip()
         override = cls(key.strip(), parsed, f"--set {text}")
-        if not found or not override.path:
-            raise ConfigurationError("", f"expected key=value. Received: {text!r}", "--set")
+        if not equals or not override.path:
+            raise ConfigurationError("", received("expected key=value", repr(text)), "--set")
         return override
 
     @property
     def path(self) -> list[str]:
         """The parts of the key; none if it is malformed."""
         try:
-            found = tomllib.loads(f"{self.key} = 0")
+            table = tomllib.loads(f"{self.key} = 0")
         except tomllib.TOMLDecodeError:
             return []
         path: list[str] = []
-        while isinstance(found, dict):
-            [(part, found)] = found.items()
+        while isinstance(table, dict):
+            [(part, table)] = table.items()
             path.append(part)
         return path
 
@@ -128,11 +124,9 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
         with stores.opened(path) as file:
             return tomllib.load(file)
     except ValueError as error:  # no TOML, or no UTF-8
-        raise ConfigurationError("", f"expected TOML. Received: {error}", place) from error
+        raise ConfigurationError("", received("expected TOML", error), place) from error
     except OSError as error:
-        raise ConfigurationError(
-            "", f"expected a file. Received: {error.strerror}", place
-        ) from error
+        raise ConfigurationError("", received("expected a file", error.strerror), place) from error
 
 
 def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -154,26 +148,26 @@ def _checked(values: Mapping[str, Any], file: str, origins: Mapping[str, str]) -
         raise first from error
 
 
-def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationError:
+def _error(details: Any, file: str, origins: Mapping[str, str]) -> ConfigurationError:
     """Converts an error of pydantic to our wording."""
-    *parents, last = found["loc"] or [""]
-    key = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in found["loc"])[1:]
-    if found["type"] == "extra_forbidden":
+    *parents, last = details["loc"] or [""]
+    key = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in details["loc"])[1:]
+    if details["type"] == "extra_forbidden":
         section: Any = Configuration
         for name in parents:
             section = section.model_fields[name].annotation
-        told = [x for x in origins if f"{x}.".startswith(f"{key}.")]
+        origin_keys = [x for x in origins if f"{x}.".startswith(f"{key}.")]
         key, reason = ".".join(parents) or "the file", no_key(str(last), section)
-        return ConfigurationError(key, reason, place((told or [key])[0], file, origins))
-    if found["type"] == "value_error":
-        reason = str(found["ctx"]["error"])
+        return ConfigurationError(key, reason, place((origin_keys or [key])[0], file, origins))
+    if details["type"] == "value_error":
+        reason = str(details["ctx"]["error"])
     else:
-        reason = re.sub("^(Input|List|String) should ", "must ", found["msg"])
+        reason = re.sub("^(Input|List|String) should ", "must ", details["msg"])
     if "Received: " not in reason:
-        reason += f". Received: {found['input']!r}"
+        reason += f". Received: {details['input']!r}"
     # an error of a whole section contains the names of its keys
-    told = [x for x in origins if x.startswith(key) and x.rpartition(".")[2] in reason]
-    return ConfigurationError(key, reason, place((told or [key])[0], file, origins))
+    origin_keys = [x for x in origins if x.startswith(key) and x.rpartition(".")[2] in reason]
+    return ConfigurationError(key, reason, place((origin_keys or [key])[0], file, origins))
 
 
 def text(configuration: Configuration, left_out: Mapping[str, str] | None = None) -> str:

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-MOST_NAMED = 12  # maximum number of choices in a message
+from tfrank_sel.arguments import MOST_NAMED
+from tfrank_sel.refusals import received
+
 PATH, REPEATED = "path", "repeated"  # kinds of values, in the annotation of a field
 
 
@@ -18,11 +20,6 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-Bound = Annotated[float, Field(ge=0.0, allow_inf_nan=True)]
 Path = Annotated[str, PATH]  # or a URL
 # a list, or a single item; on a command line, separated by commas or one for each option
 Names = Annotated[list[str], BeforeValidator(_as_list)]
@@ -77,7 +74,7 @@ def option_name(key: str, field: FieldInfo) -> str:
 def is_kind(field: FieldInfo, kind: str) -> bool:
     """Whether a field has paths (`PATH`), or one value for each option (`REPEATED`)."""
     inner = (getattr(x, "__metadata__", ()) for x in typing.get_args(field.annotation))
-    return any(kind in found for found in (field.metadata, *inner))
+    return any(kind in metadata for metadata in (field.metadata, *inner))
 
 
 def absolute(path: str) -> str:
@@ -87,9 +84,9 @@ def absolute(path: str) -> str:
         >>> absolute("sqlite:////srv/mlflow.db"), absolute("http://localhost:5000")
         ('sqlite:////srv/mlflow.db', 'http://localhost:5000')
     """
-    scheme, found, rest = path.rpartition("sqlite:///")
-    if found and not scheme:
-        return f"{found}{os.path.abspath(rest)}"
+    scheme, separator, rest = path.rpartition("sqlite:///")
+    if separator and not scheme:
+        return f"{separator}{os.path.abspath(rest)}"
     return path if "://" in path else os.path.abspath(path)
 
 
@@ -123,18 +120,18 @@ class ConfigurationError(ValueError):
         return "\n".join([line, *map(str, self.more)])
 
 
-def choices(received: str, known: Iterable[str]) -> str:
+def choices(name: str, accepted: Iterable[str]) -> str:
     """Lists the accepted values, nearest first, and the received value.
 
     Example:
         >>> choices("epoch", ["seed", "epochs"])
         "epochs, seed. Received: 'epoch'"
     """
-    names = list(known)
-    near = difflib.get_close_matches(received, names, n=3)
-    ordered = [*near, *(name for name in names if name not in near)]
+    names = list(accepted)
+    near = difflib.get_close_matches(name, names, n=3)
+    ordered = [*near, *(x for x in names if x not in near)]
     more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
-    return f"{', '.join(ordered[:MOST_NAMED])}{more}. Received: {received!r}"
+    return received(f"{', '.join(ordered[:MOST_NAMED])}{more}", repr(name))
 
 
 def no_key(name: str, section: type[BaseModel]) -> str:

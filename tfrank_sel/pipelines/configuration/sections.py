@@ -8,14 +8,12 @@ from pydantic import Field, PlainValidator, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
 from tfrank_sel import features as feature_types
+from tfrank_sel.arguments import AtLeast0, Count, Natural, Positive, Share
 from tfrank_sel.pipelines.configuration.data import Beam, Clicks, Data, Gates
 from tfrank_sel.pipelines.configuration.section import (
     PATH,
-    Bound,
     ConfigurationError,
-    Count,
     Names,
-    Natural,
     Path,
     Paths,
     Section,
@@ -30,13 +28,15 @@ from tfrank_sel.pipelines.configuration.training import (
     BASELINE,
     DEFAULT_LOSSES,
     FUNCTION,
-    Evaluation,
-    Model,
+    EvaluationSection,
+    ModelSection,
     Search,
     Settings,
-    Training,
+    TrainingSection,
 )
+from tfrank_sel.refusals import refusal
 
+Margin = Annotated[AtLeast0, Field(allow_inf_nan=True)]
 SEARCHED = ("data", "features", "model", "training")
 _AnySection = TypeVar("_AnySection", bound=Section)
 
@@ -63,23 +63,23 @@ class Rules(Section):
     metric: Literal["NDCG@1", "NDCG@5", "NDCG@10", "MRR"] = option(
         "NDCG@10", "Metric for the comparison.", name="bless_metric"
     )
-    margin: Bound = option(0.02, "Maximum allowed drop below the baseline.", name="bless_margin")
-    slice_margin: Bound = option(
+    margin: Margin = option(0.02, "Maximum allowed drop below the baseline.", name="bless_margin")
+    slice_margin: Margin = option(
         0.1, "Maximum allowed drop below the baseline on a slice.", name="bless_slice_margin"
     )
-    clicks_margin: Bound = key(
+    clicks_margin: Margin = key(
         0.0,
         "Maximum allowed drop of the clicks per session that a log lets expect below those in it.",
     )
     min_slice_queries: Count = key(30, "Minimum number of queries for a slice to be checked.")
     min_value: float = option(0.0, "Minimum value of the metric.", name="bless_min_value")
-    max_equal_scores: Annotated[float, Field(ge=0.0, le=1.0)] = key(
+    max_equal_scores: Share = key(
         0.5, "Maximum share of lists to all items of which the model gives the same score."
     )
     min_queries: Count = option(
         1, "Minimum number of queries to evaluate on.", name="bless_min_queries"
     )
-    max_milliseconds: Annotated[float, Field(gt=0.0, allow_inf_nan=True)] = key(
+    max_milliseconds: Annotated[Positive, Field(allow_inf_nan=True)] = key(
         math.inf, "Maximum time to score a list, at the 99th percentile."
     )
     allow_leaks: Names = option(
@@ -157,9 +157,9 @@ class Configuration(Section):
         "table propose, and all numbers of other files.",
     )
     gates: Gates = Gates()
-    model: Model = Model()
-    training: Training = Training()
-    evaluation: Evaluation = Evaluation()
+    model: ModelSection = ModelSection()
+    training: TrainingSection = TrainingSection()
+    evaluation: EvaluationSection = EvaluationSection()
     blessing: Rules = Rules()
     export: Export = Export()
     serving: Serving = Serving()
@@ -170,14 +170,14 @@ class Configuration(Section):
     @classmethod
     def by_key(cls) -> dict[str, FieldInfo]:
         """Returns the fields of all sections, by key such as `training.epochs`."""
-        found: dict[str, FieldInfo] = {}
+        by_name: dict[str, FieldInfo] = {}
         for name, field in cls.model_fields.items():
             section = field.annotation
             if isinstance(section, type) and issubclass(section, Section):
-                found |= {f"{name}.{x}": inner for x, inner in fields(section).items()}
+                by_name |= {f"{name}.{x}": inner for x, inner in fields(section).items()}
             else:
-                found[name] = field
-        return found
+                by_name[name] = field
+        return by_name
 
     @property
     def settings(self) -> Settings:
@@ -219,10 +219,8 @@ class Configuration(Section):
     @model_validator(mode="after")
     def _labels_are_scores(self) -> Self:
         if self.training.region is not None and self.clicks.position is not None:
-            raise ValueError(
-                "training.region must be unset with clicks.position: clicks are no scores. "
-                f"Received: {self.training.region}"
-            )
+            reason = "training.region must be unset with clicks.position: clicks are no scores"
+            raise refusal(reason, self.training.region)
         return self
 
     @model_validator(mode="after")
@@ -235,10 +233,8 @@ class Configuration(Section):
             if first != role and not (may_be_feature and role in of_features):
                 is_leak = first == "data.label" and role in of_features
                 leak = ": a label as a feature leaks the answer to the model" if is_leak else ""
-                raise ValueError(
-                    f"{first} and {role} must name different columns. "
-                    f"Received: {column!r} for both{leak}"
-                )
+                reason = f"{first} and {role} must name different columns"
+                raise refusal(reason, f"{column!r} for both{leak}")
         return self
 
     @model_validator(mode="after")
@@ -246,8 +242,8 @@ class Configuration(Section):
         for searched in self.search.keys:
             section, _, rest = searched.partition(".")
             if section not in SEARCHED or not rest:
-                wanted = f"must be keys of {', '.join(SEARCHED)}, on which training depends"
-                raise ValueError(f"search.keys {wanted}. Received: {searched!r}")
+                reason = f"must be keys of {', '.join(SEARCHED)}, on which training depends"
+                raise refusal(f"search.keys {reason}", repr(searched))
             name, kind = rest.partition(".")[0], type(getattr(self, section))
             is_free = section == "features" or FUNCTION.fullmatch(self.model.class_)
             if not is_free and name not in fields(kind):

@@ -6,17 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, model_validator
 
-from tfrank_sel.pipelines.configuration.section import (
-    Count,
-    Natural,
-    Positive,
-    Rate,
-    Section,
-    choices,
-    key,
-    no_key,
-    option,
-)
+from tfrank_sel.arguments import Count, Natural, Positive, Rate
+from tfrank_sel.pipelines.configuration.section import Section, choices, key, no_key, option
+from tfrank_sel.refusals import refusal
 from tfrank_sel.training.settings import DEFAULTS, LOSSES
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
@@ -28,10 +20,8 @@ BASELINE = DEFAULT_LOSSES[0]
 def _class(value: Any) -> dict[str, Any]:
     table = {"class": value} if isinstance(value, str) else value
     if not isinstance(table, dict) or not isinstance(table.get("class"), str):
-        raise ValueError(
-            'must be the name of a class, or a table such as {class = "Name", argument = 1}. '
-            f"Received: {value!r}"
-        )
+        reason = 'must be the name of a class, or a table such as {class = "Name", argument = 1}'
+        raise refusal(reason, repr(value))
     return table
 
 
@@ -47,7 +37,7 @@ def _model(value: str) -> str:
 
 def _classes(value: Any) -> list[dict[str, Any]]:
     if value == []:
-        raise ValueError("must be a loss, or a list of at least one. Received: []")
+        raise refusal("must be a loss, or a list of at least one", "[]")
     return [_class(x) for x in (value if isinstance(value, list) else [value])]
 
 
@@ -55,8 +45,7 @@ def _trees(value: Any) -> Any:
     if value is False or value == "auto":
         return value
     if not isinstance(value, dict):
-        wanted = 'must be "auto", false, or a table such as {num_leaves = 31}'
-        raise ValueError(f"{wanted}. Received: {value!r}")
+        raise refusal('must be "auto", false, or a table such as {num_leaves = 31}', repr(value))
     return {**value, "loss": _classes(value["loss"])} if "loss" in value else value
 
 
@@ -126,7 +115,7 @@ class Settings(Network, Optimization, Graded):
     """
 
 
-class Model(Network):
+class ModelSection(Network):
     """The model. Your own function is called with the preparation of the features and the
     settings; all other keys of this section are passed as further arguments.
     """
@@ -157,19 +146,15 @@ class Model(Network):
         if self.arguments:
             raise ValueError(no_key(next(iter(self.arguments)), type(self)))
         if self.class_ == "Scorer" and self.num_heads:
-            raise ValueError(
-                f"`num_heads` must be 0 for Scorer, which scores each item independently. "
-                f"Received: {self.num_heads}"
-            )
+            reason = "`num_heads` must be 0 for Scorer, which scores each item independently"
+            raise refusal(reason, self.num_heads)
         if self.num_heads and (not self.hidden_units or self.hidden_units[-1] % self.num_heads):
-            raise ValueError(
-                "`num_heads` must divide the last of `hidden_units` or be 0. "
-                f"Received: hidden_units={self.hidden_units}, num_heads={self.num_heads}"
-            )
+            reason = "`num_heads` must divide the last of `hidden_units` or be 0"
+            raise refusal(reason, hidden_units=self.hidden_units, num_heads=self.num_heads)
         return self
 
 
-class Training(Optimization):
+class TrainingSection(Optimization):
     """Losses, optimizer and early stopping."""
 
     loss: Tables = key(
@@ -190,14 +175,12 @@ class Training(Optimization):
     @model_validator(mode="after")
     def _shared(self) -> Self:
         if self.batch_size % self.workers:
-            raise ValueError(
-                "`batch_size` must be a multiple of `workers`. "
-                f"Received: batch_size={self.batch_size}, workers={self.workers}"
-            )
+            reason = "`batch_size` must be a multiple of `workers`"
+            raise refusal(reason, batch_size=self.batch_size, workers=self.workers)
         return self
 
 
-class Evaluation(Graded):
+class EvaluationSection(Graded):
     """Baseline and gain of the evaluation."""
 
     baseline: Annotated[dict[str, Any] | Literal[False], PlainValidator(_baseline)] = key(
@@ -216,34 +199,32 @@ def _range(value: Any) -> dict[str, Any]:
     elif isinstance(value, Mapping) and {"low", "high"} <= {*value} <= {"low", "high", "log"}:
         _check_numbers(value, "low", "high")
         if not isinstance(value.get("log", False), bool):
-            raise ValueError(f"must have true or false as `log`. Received: {value['log']!r}")
+            raise refusal("must have true or false as `log`", repr(value["log"]))
         if value.get("log") and value["low"] <= 0:
-            raise ValueError(f"must have a positive `low` if `log` is true. Received: {value!r}")
+            raise refusal("must have a positive `low` if `log` is true", repr(value))
     elif isinstance(value, Mapping) and {*value} == {"low", "high", "step"}:
         _check_numbers(value, "low", "high", "step")
         if not 0 < value["step"] <= value["high"] - value["low"]:
-            wanted = "must have a `step` that is positive and at most `high` - `low`"
-            raise ValueError(f"{wanted}. Received: {value!r}")
+            reason = "must have a `step` that is positive and at most `high` - `low`"
+            raise refusal(reason, repr(value))
     else:
-        raise ValueError(f"must be a range such as {_EXAMPLE}. Received: {value!r}")
+        raise refusal(f"must be a range such as {_EXAMPLE}", repr(value))
     return dict(value)
 
 
 def _check_choices(choices: Any) -> None:
     if not isinstance(choices, list) or not choices:
-        raise ValueError(
-            f"must have a list of at least one value as `choices`. Received: {choices!r}"
-        )
-    if any(one in choices[:number] for number, one in enumerate(choices)):
-        raise ValueError(f"must have distinct `choices`. Received: {choices!r}")
+        raise refusal("must have a list of at least one value as `choices`", repr(choices))
+    if any(choice in choices[:number] for number, choice in enumerate(choices)):
+        raise refusal("must have distinct `choices`", repr(choices))
 
 
 def _check_numbers(value: Mapping[str, Any], *names: str) -> None:
     for name in names:
         if isinstance(value[name], bool) or not isinstance(value[name], int | float):
-            raise ValueError(f"must have a number as `{name}`. Received: {value[name]!r}")
+            raise refusal(f"must have a number as `{name}`", repr(value[name]))
     if not value["low"] < value["high"]:
-        raise ValueError(f"must have a `low` that is less than `high`. Received: {value!r}")
+        raise refusal("must have a `low` that is less than `high`", repr(value))
 
 
 class Search(Section):

@@ -8,7 +8,7 @@ from typing import Any
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.configuration.data import whole
 from tfrank_sel.pipelines.configuration.sections import Rules as Rules
-from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Evaluation, MetricComparison
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 
 
@@ -86,9 +86,9 @@ def bless(
     if champion is not None:
         checks += _not_worse_than(champion, rules)
     if rules.max_milliseconds < math.inf:
-        told = f"{milliseconds:.1f} ms to score a list (99th percentile)"
+        line = f"{milliseconds:.1f} ms to score a list (99th percentile)"
         allowed = rules.max_milliseconds
-        checks.append(Check(f"{told}, at most {allowed:g} allowed", milliseconds <= allowed))
+        checks.append(Check(f"{line}, at most {allowed:g} allowed", milliseconds <= allowed))
     return Blessing(all(check.passed for check in checks), rules, checks)
 
 
@@ -104,14 +104,14 @@ def _no_leaks(leaks: Sequence[Anomaly], rules: Rules) -> Iterator[Check]:
 def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
     metric = rules.metric
     overall, equal = evaluation.overall[metric], evaluation.equal_scores
-    told = f"{overall.queries} queries, at least {rules.min_queries} required"
-    yield Check(told, overall.queries >= rules.min_queries)
+    line = f"{overall.queries} queries, at least {rules.min_queries} required"
+    yield Check(line, overall.queries >= rules.min_queries)
     if rules.min_value:
-        told = f"{metric} {overall.ours:.3f}, at least {rules.min_value:g} required"
-        yield Check(told, overall.ours >= rules.min_value)
-    told = f"equal scores for all items in {equal:.1%} of the lists"
+        line = f"{metric} {overall.ours:.3f}, at least {rules.min_value:g} required"
+        yield Check(line, overall.ours >= rules.min_value)
+    line = f"equal scores for all items in {equal:.1%} of the lists"
     allowed = rules.max_equal_scores
-    yield Check(f"{told}, at most {allowed:.0%} allowed", equal <= allowed)
+    yield Check(f"{line}, at most {allowed:.0%} allowed", equal <= allowed)
     yield _not_worse(metric, evaluation.chance[metric], "random order", 0.0)
     yield from _not_worse_than(evaluation, rules)
     if value := evaluation.clicks.get(PER_SESSION):
@@ -129,7 +129,7 @@ def _not_worse_than(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
 
 
 def _not_worse(
-    metric: str, compared: Comparison, against: str, margin: float, of: str = OVERALL
+    metric: str, compared: MetricComparison, against: str, margin: float, of: str = OVERALL
 ) -> Check:
     named = metric if of == OVERALL else f"{metric} of {of}"
     return Check(compared.told(named, against, margin), compared.high >= -margin, of)

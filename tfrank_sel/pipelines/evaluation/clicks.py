@@ -12,17 +12,23 @@ from tfrank_sel import clicks, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.metrics.significance import resampled
 from tfrank_sel.pipelines.configuration.data import Clicks
-from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison, measures
-from tfrank_sel.pipelines.ingestion import stored, tally
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricComparison, measures
+from tfrank_sel.pipelines.ingestion import findings, stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES, SHOWN
-from tfrank_sel.pipelines.ingestion.stored import Lists, Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, StoredLists
 
 _QUERIES = 256  # evaluated at once
 
 
 def compare(
-    scorer: Scorer, lists: Lists, folder: Path, settings: Clicks, *, gain: str | float, seed: int
-) -> tuple[dict[str, Comparison], float]:
+    scorer: Scorer,
+    lists: StoredLists,
+    folder: Path,
+    settings: Clicks,
+    *,
+    gain: str | float,
+    seed: int,
+) -> tuple[dict[str, MetricComparison], float]:
     """Compares the order of a model with that of the log, on the clicks of a split.
 
     Args:
@@ -47,11 +53,11 @@ def compare(
     roles = ("query", "item", "position", "click")
     log = clicks.Log.of(table, session="session", **dict(zip(roles, roles, strict=True)))
     score = table["score"].to_numpy()
-    known = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
-    values = clicks.reordered(log, known, score, least=settings.least, seed=seed)
+    loaded = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
+    values = clicks.reordered(log, loaded, score, least=settings.least, seed=seed)
     difference = values["difference"]
-    found = {
-        PER_SESSION: Comparison(
+    comparisons = {
+        PER_SESSION: MetricComparison(
             values["logged"].value,
             values["new"].value,
             difference.low,
@@ -64,7 +70,7 @@ def compare(
     measured = measures(gain)
     evaluate = metrics.Evaluator(list(measured.values()))
     sizes = np.bincount(log.query_of_item)
-    keys = np.array([tally.hash_of(query) for query in log.query_ids.tolist()], np.uint64)
+    keys = np.array([findings.hash_of(query) for query in log.query_ids.tolist()], np.uint64)
 
     def values_of(label: np.ndarray, ranking: np.ndarray) -> np.ndarray:
         """Each measure of each query, `[queries, measures]`."""
@@ -75,7 +81,7 @@ def compare(
         ]
         return np.concatenate([np.stack([x.values for x in part], axis=1) for part in parts])
 
-    for name, propensities in (("corrected clicks", known), ("clicks", np.ones(len(score)))):
+    for name, propensities in (("corrected clicks", loaded), ("clicks", np.ones(len(score)))):
         # labels of training are shrunk, which favours the logged order
         label = clicks.labels(log, propensities, "doubly_robust", least=settings.least)["label"]
         own, other = (values_of(label, x / shown) for x in (ours, logged))
@@ -84,23 +90,23 @@ def compare(
         count = own.shape[1]
         for i, metric in enumerate(measured):
             ends = low[2 * count + i], high[2 * count + i]
-            found[f"{metric} of {name}"] = Comparison(
+            comparisons[f"{metric} of {name}"] = MetricComparison(
                 means[count + i], means[i], *ends, queries=len(sizes)
             )
-    return found, difference.effective / len(score)
+    return comparisons, difference.effective / len(score)
 
 
-def _scores(scorer: Scorer, lists: Lists) -> Iterator[pa.Table]:
+def _scores(scorer: Scorer, lists: StoredLists) -> Iterator[pa.Table]:
     """The score of each item of a split."""
     spec = lists.spec
-    for serialized in stored.serialized_batches(lists.shards):
+    for serialized in stored_lists.serialized_batches(lists.shards):
         parsed = packed.parse(serialized, spec)
         mask = parsed["mask"].numpy()
-        queries = stored.context(serialized, spec, {})[spec.query_id]
+        queries = stored_lists.context(serialized, spec, {})[spec.query_id]
         columns = {
             "query": np.repeat(queries, mask.sum(axis=1)),
             "item": parsed[spec.doc_id].numpy()[mask],
         }
         texts = {name: pa.array(x, pa.binary()).cast(pa.string()) for name, x in columns.items()}
-        scores = scorer(stored.inputs(parsed, spec)).numpy()[mask].astype(np.float64)
+        scores = scorer(stored_lists.inputs(parsed, spec)).numpy()[mask].astype(np.float64)
         yield pa.table({**texts, "score": scores})

@@ -16,8 +16,8 @@ from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
-from tfrank_sel.pipelines.ingestion import stored, tally
-from tfrank_sel.pipelines.ingestion.stored import Lists, Ranking, Scorer
+from tfrank_sel.pipelines.ingestion import findings, stored_lists
+from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer, StoredLists
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -30,7 +30,7 @@ _BATCH = 64  # lists that are scored at once
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class MetricComparison:
     """A metric of two models on the same queries.
 
     Args:
@@ -59,12 +59,12 @@ class Comparison:
             >>> Comparison(0.532, 0.53, -0.017, 0.013, 75).told("NDCG@10", "baseline", 0.02)
             'NDCG@10 0.530, baseline 0.532: no significant loss (-0.017 to +0.013, allowed -0.02)'
         """
-        found = "no significant loss" if self.high >= 0.0 else "significant loss"
+        verdict = "no significant loss" if self.high >= 0.0 else "significant loss"
         if self.low > 0.0:
-            found, margin = "significant gain", 0.0
+            verdict, margin = "significant gain", 0.0
         allowed = f", allowed -{margin:g}" if margin else ""
         values = f"{metric} {self.ours:.3f}, {against} {self.baseline:.3f}"
-        return f"{values}: {found} ({self.low:+.3f} to {self.high:+.3f}{allowed})"
+        return f"{values}: {verdict} ({self.low:+.3f} to {self.high:+.3f}{allowed})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,17 +107,17 @@ class Evaluation:
         curves: NDCG at `CUTOFFS` of our model, `ours`, and of the other one, `baseline`.
     """
 
-    slices: Mapping[str, Mapping[str, Comparison]]
-    chance: Mapping[str, Comparison]
+    slices: Mapping[str, Mapping[str, MetricComparison]]
+    chance: Mapping[str, MetricComparison]
     against: str = "baseline"
     equal_scores: float = 0.0
-    ideal: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
-    simple: Mapping[str, Mapping[str, Comparison]] = dataclasses.field(default_factory=dict)
-    clicks: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
+    ideal: Mapping[str, MetricComparison] = dataclasses.field(default_factory=dict)
+    simple: Mapping[str, Mapping[str, MetricComparison]] = dataclasses.field(default_factory=dict)
+    clicks: Mapping[str, MetricComparison] = dataclasses.field(default_factory=dict)
     curves: Mapping[str, Curve] = dataclasses.field(default_factory=dict)
 
     @property
-    def overall(self) -> Mapping[str, Comparison]:
+    def overall(self) -> Mapping[str, MetricComparison]:
         """Our model against the baseline on all queries."""
         return self.slices[OVERALL]
 
@@ -152,20 +152,20 @@ def measures(
         has_irrelevant: Whether some labels are 0: otherwise MRR is 1 for any order, and left out.
     """
     options: dict[str, Any] = {**gain_arguments(gain), "ties": AVERAGED}
-    found = [metrics.NDCG(k, **options, name=f"NDCG@{k}") for k in (1, 5, 10)]
+    ndcgs = [metrics.NDCG(k, **options, name=f"NDCG@{k}") for k in (1, 5, 10)]
     del options["gain"]
     if has_irrelevant:
-        found.append(metrics.MRR(**options, name="MRR"))
+        ndcgs.append(metrics.MRR(**options, name="MRR"))
     if not isinstance(gain, str):
-        found.append(metrics.Precision(10, **options, name="P@10"))
-        found.append(metrics.ExcessError(gain, name=ERROR))
-    return {metric.name: metric for metric in found}
+        ndcgs.append(metrics.Precision(10, **options, name="P@10"))
+        ndcgs.append(metrics.ExcessError(gain, name=ERROR))
+    return {metric.name: metric for metric in ndcgs}
 
 
 def evaluate(
     ours: Scorer,
     baseline: Scorer | None,
-    lists: Lists,
+    lists: StoredLists,
     scratch: str,
     *,
     seed: int,
@@ -207,12 +207,12 @@ def evaluate(
         functools.partial(_compared, list(measured)),
     )
     if pipeline is None:
-        found = _here(lists, *parts)
+        comparisons = _here(lists, *parts)
     else:
         from tfrank_sel.pipelines.evaluation import parallel
 
-        found = parallel.compare(lists, *parts, scratch, pipeline)
-    compared = {name: values for name, *values in found}
+        comparisons = parallel.compare(lists, *parts, scratch, pipeline)
+    compared = {name: values for name, *values in comparisons}
     [curves] = compared.pop(CURVES)
     slices = {
         name: _comparisons(compared[name][0][0])
@@ -232,16 +232,16 @@ def evaluate(
 
 
 def _here(
-    lists: Lists, surveyor: Surveyor, scored: "Scored", compared: "Compared"
+    lists: StoredLists, surveyor: Surveyor, scored: "Scored", compared: "Compared"
 ) -> list[Sequence[Any]]:
     """The results of `compared` for each slice, in this process."""
-    slicing = runners.total(surveyor, stored.blocks(lists.shards))
+    slicing = runners.total(surveyor, stored_lists.blocks(lists.shards))
     combiner, sums = Total(), dict[str, Resampled | None]()
     scored.setup()
-    for serialized in stored.blocks(lists.shards):
-        for name, found in scored.process(serialized, slicing):
-            sums[name] = combiner.add_input(sums.get(name), found)
-    return [compared(name, found) for name, found in sums.items() if found is not None]
+    for serialized in stored_lists.blocks(lists.shards):
+        for name, total in scored.process(serialized, slicing):
+            sums[name] = combiner.add_input(sums.get(name), total)
+    return [compared(name, total) for name, total in sums.items() if total is not None]
 
 
 class Total:
@@ -254,15 +254,15 @@ class Total:
         return element if accumulator is None else accumulator + element
 
     def merge_accumulators(self, accumulators: Iterable[Resampled | None]) -> Resampled | None:
-        known = [x for x in accumulators if x is not None]
-        return functools.reduce(operator.add, known) if known else None
+        totals = [x for x in accumulators if x is not None]
+        return functools.reduce(operator.add, totals) if totals else None
 
     def extract_output(self, accumulator: Resampled | None) -> Resampled | None:
         return accumulator
 
 
-def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Comparison]:
-    return {metric: Comparison(**one) for metric, one in values.items()}
+def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, MetricComparison]:
+    return {metric: MetricComparison(**fields) for metric, fields in values.items()}
 
 
 class Scored:
@@ -281,7 +281,7 @@ class Scored:
         self,
         ours: Scorer,
         baseline: Scorer | None,
-        lists: Lists,
+        lists: StoredLists,
         seed: int,
         gain: str | float,
         has_irrelevant: bool,
@@ -305,11 +305,11 @@ class Scored:
         )
         def values(labels: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             both = tf.tile(labels, [models, 1]), tf.concat(tf.unstack(scores), axis=0)
-            found, curves = others(*both), ndcg.curve(*both, CUTOFFS)
+            plain, curves = others(*both), ndcg.curve(*both, CUTOFFS)
             columns = [
                 curves[:, CUTOFFS.index(x.k)]
                 if isinstance(x, metrics.NDCG)
-                else found[x.name].values
+                else plain[x.name].values
                 for x in measured
             ]
             own, *rivals = tf.split(tf.stack(columns, axis=1), models)
@@ -334,14 +334,14 @@ class Scored:
         inputs, labels = self.lists.parse(records)
         context = self.lists.queries(records)
         ids = context.pop(self.lists.spec.query_id)
-        queries = [tally.hash_of(query.decode()) for query in ids]
+        queries = [findings.hash_of(query.decode()) for query in ids]
         keys = np.array(queries, np.uint64)
         scores = self._scores(records, inputs, labels, keys)
         values, curves = (x.numpy() for x in self._measured(labels, scores))
         members = collections.defaultdict(list)
         for i, size in enumerate(inputs["mask"].numpy().sum(axis=1).tolist()):
-            known = {name: values[i] for name, values in context.items()}
-            for name in slicing.names(queries[i], size, known):
+            of_list = {name: values[i] for name, values in context.items()}
+            for name in slicing.names(queries[i], size, of_list):
                 members[name].append(i)
         parts = {name: (np.array(rows), values[rows]) for name, rows in members.items()}
         parts[CURVES] = np.arange(len(keys)), curves
@@ -394,7 +394,7 @@ def _compared(metrics: Sequence[str], name: str, sums: Resampled) -> tuple[Any, 
     against = [
         {
             metric: dataclasses.asdict(
-                Comparison(means[i] - means[j], means[i], lows[j], highs[j], sums.queries)
+                MetricComparison(means[i] - means[j], means[i], lows[j], highs[j], sums.queries)
             )
             for i, metric in enumerate(metrics)
             for j in [start + i]

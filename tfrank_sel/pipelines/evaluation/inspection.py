@@ -13,7 +13,7 @@ from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models import explanation
 from tfrank_sel.ops.ranking import gain_arguments
-from tfrank_sel.pipelines.ingestion.stored import Sample, Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Sample, Scorer
 
 SCORED = 100_000  # items that importance scores, all features and shuffles together
 AT_ONCE = 2_000  # items that are scored at once
@@ -35,16 +35,16 @@ class Calibration:
 
 def calibrations(scored: Mapping[str, np.ndarray], lists: Sample) -> dict[str, Calibration]:
     """Returns the mean label by score of each model, given its `scores` of the lists."""
-    mask, found = ~np.isnan(lists.labels), {}
+    mask, by_model = ~np.isnan(lists.labels), {}
     for name, of_items in scored.items():
         scores = of_items[mask]
         order = np.argsort(scores, kind="stable")
         bins = [x for x in np.array_split(order, BINS) if len(x)]
-        found[name] = Calibration(
+        by_model[name] = Calibration(
             np.array([scores[x].mean() for x in bins]),
             np.array([lists.labels[mask][x].mean() for x in bins]),
         )
-    return found
+    return by_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,19 +66,19 @@ def errors(scored: Mapping[str, np.ndarray], lists: Sample) -> dict[str, Errors]
     labels = lists.labels[mask]
     order = np.argsort(labels, kind="stable")
     bins = [x for x in np.array_split(order, BINS) if len(x)]
-    means, found = np.array([labels[x].mean() for x in bins]), {}
+    means, by_model = np.array([labels[x].mean() for x in bins]), {}
     for name, scores in scored.items():
         squares = np.square(scores[mask] - labels)
-        found[name] = Errors(means, np.sqrt([squares[x].mean() for x in bins]))
-    return found
+        by_model[name] = Errors(means, np.sqrt([squares[x].mean() for x in bins]))
+    return by_model
 
 
 def scores(model: Scorer, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Returns the scores of padded lists, `[lists, items]`; 0 at padding."""
-    found = np.zeros(inputs["mask"].shape, np.float32)
+    scored = np.zeros(inputs["mask"].shape, np.float32)
     for part in _parts(inputs["mask"].sum(axis=1)):
-        found[part] = model(_tensors({name: x[part] for name, x in inputs.items()}))
-    return found
+        scored[part] = model(_tensors({name: x[part] for name, x in inputs.items()}))
+    return scored
 
 
 def _parts(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, slice]]:
@@ -127,15 +127,15 @@ def feature_importances(
         return ndcg.evaluate(labels, scores).values
 
     def measured(shuffled: Mapping[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
-        inputs, found = dict(lists.inputs), np.zeros(len(rows))
+        inputs, ndcgs = dict(lists.inputs), np.zeros(len(rows))
         for name, x in shuffled.items():
             inputs[name] = inputs[name].copy()
             inputs[name][mask] = x
         for part, slots in _parts(sizes[rows]):
             own = rows[part], slots
             scored = model(_tensors({name: x[own] for name, x in inputs.items()}))
-            found[part] = values(lists.labels[own], scored)
-        return found
+            ndcgs[part] = values(lists.labels[own], scored)
+        return ndcgs
 
     whole = measured(items, np.arange(len(sizes)))
 
@@ -143,13 +143,13 @@ def feature_importances(
         moved = np.zeros(len(sizes), bool)
         for name, x in shuffled.items():
             moved[of_list[np.any(_filled(x) != _filled(items[name]), axis=1)]] = True
-        rows, found = np.flatnonzero(moved & can_change), whole.copy()
+        rows, changed = np.flatnonzero(moved & can_change), whole.copy()
         if len(rows):
-            found[rows] = measured(shuffled, rows)
-        return found
+            changed[rows] = measured(shuffled, rows)
+        return changed
 
-    found = importances(after, items, sizes, columns_of, seed=seed, repeats=repeats)
-    return dict(sorted(found.items(), key=lambda one: -one[1].drop))
+    by_feature = importances(after, items, sizes, columns_of, seed=seed, repeats=repeats)
+    return dict(sorted(by_feature.items(), key=lambda item: -item[1].drop))
 
 
 def _affordable(
@@ -202,9 +202,9 @@ def explained(
     def score(lists: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
         return model({**lists, "mask": mask})
 
-    found = explanation.contributions(score, values, mask, tf.constant([pair]), numbers).values[0]
-    named = zip(columns_of, found.numpy().tolist(), strict=False)
-    return dict(sorted(named, key=lambda one: -abs(one[1])))
+    parts = explanation.contributions(score, values, mask, tf.constant([pair]), numbers).values[0]
+    named = zip(columns_of, parts.numpy().tolist(), strict=False)
+    return dict(sorted(named, key=lambda item: -abs(item[1])))
 
 
 def columns(schema: Schema) -> dict[str, list[tuple[str, int]]]:

@@ -8,14 +8,15 @@ from typing import Any
 import apache_beam as beam
 
 from tfrank_sel.data import stores
-from tfrank_sel.pipelines import beams, runners
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.evaluation import Compared, Scored, Total
 from tfrank_sel.pipelines.ingestion.parallel import Read
-from tfrank_sel.pipelines.ingestion.stored import Lists
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
+from tfrank_sel.pipelines.runners import beams
 
 
 def compare(
-    lists: Lists,
+    lists: StoredLists,
     surveyor: runners.Combiner,
     scored: Scored,
     compared: Compared,
@@ -35,6 +36,6 @@ def compare(
             | beam.CombinePerKey(beams.Combine(Total()))
         )
         beams.gather(sums | beam.MapTuple(compared), stores.join(folder, "told"))
-    found = list(beams.gathered(stores.join(folder, "told")))
+    totals = list(beams.gathered(stores.join(folder, "told")))
     stores.drop(folder)
-    return found
+    return totals

@@ -15,7 +15,7 @@ from tfrank_sel.data.formats import Columns
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import Feature, Vector, of_config
-from tfrank_sel.pipelines.ingestion.stored import Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
 
 _MASK = "mask"
 

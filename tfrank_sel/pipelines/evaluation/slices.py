@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.pipelines.analysis import sketches
-from tfrank_sel.pipelines.ingestion import tally
-from tfrank_sel.pipelines.ingestion.stored import Lists
+from tfrank_sel.pipelines.ingestion import findings
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
+from tfrank_sel.refusals import refusal
 
 LIST_SIZES = (10, 50, 200)
 FREQUENCIES = (1, 10, 100)
@@ -102,22 +103,22 @@ class Surveyor:
         ValueError: If there is no list.
     """
 
-    def __init__(self, lists: Lists) -> None:
+    def __init__(self, lists: StoredLists) -> None:
         self.lists = lists
 
     def create_accumulator(self) -> Survey:
         return Survey([], {}, {})
 
     def add_input(self, accumulator: Survey, serialized: list[bytes]) -> Survey:
-        found = self.lists.queries(tf.constant(serialized))
-        queries = found.pop(self.lists.spec.query_id)
-        hashes = np.array([tally.hash_of(query.decode()) for query in queries], np.uint64)
+        parts = self.lists.queries(tf.constant(serialized))
+        queries = parts.pop(self.lists.spec.query_id)
+        hashes = np.array([findings.hash_of(query.decode()) for query in queries], np.uint64)
         numbers, texts = {}, {}
         for name, is_number in self.lists.context.items():
             if is_number:
-                numbers[name] = sketches.counts(found[name][:, None])
+                numbers[name] = sketches.counts(parts[name][:, None])
             else:
-                texts[name] = collections.Counter(x.decode("utf-8", "replace") for x in found[name])
+                texts[name] = collections.Counter(x.decode("utf-8", "replace") for x in parts[name])
         return self.merge_accumulators([accumulator, Survey([hashes], numbers, texts)])
 
     def merge_accumulators(self, accumulators: Iterable[Survey]) -> Survey:
@@ -134,7 +135,7 @@ class Surveyor:
 
     def extract_output(self, accumulator: Survey) -> Slicing:
         if not accumulator.queries:
-            raise ValueError(f"expected a list in {', '.join(self.lists.shards)}. Received: none")
+            raise refusal(f"expected a list in {', '.join(self.lists.shards)}", "none")
         hashes, counts = np.unique(np.concatenate(accumulator.queries), return_counts=True)
         often = counts > 1
         quartiles = np.array([0.25, 0.5, 0.75])

@@ -14,15 +14,15 @@ from tfrank_sel.data.formats import Schema
 from tfrank_sel.models import preparation
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
-from tfrank_sel.pipelines.analysis.statistics import Split
-from tfrank_sel.pipelines.candidates import Settings
-from tfrank_sel.pipelines.console import Part, Progress
+from tfrank_sel.pipelines.analysis.statistics import DataSplit
+from tfrank_sel.pipelines.configuration.training import Settings
+from tfrank_sel.pipelines.console import Activity, Progress
 from tfrank_sel.pipelines.evaluation import clicks, evaluation
-from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricComparison
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.stored import Ranking, Scorer
+from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.ingestion.inputs import Job
+from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer
 from tfrank_sel.pipelines.runners import Options
 
 COUNTED = 1_000_000  # items whose labels popularity counts
@@ -66,11 +66,11 @@ class ByPopularity:
 
     def __call__(self, serialized: tf.Tensor, inputs: dict[str, tf.Tensor]) -> np.ndarray:
         ids = packed.parse(serialized, self.spec)[self.spec.doc_id].numpy()
-        found = [self.labels.get(x, self.mean) for x in ids.ravel()]
-        return np.array(found).reshape(ids.shape)
+        labels = [self.labels.get(x, self.mean) for x in ids.ravel()]
+        return np.array(labels).reshape(ids.shape)
 
 
-def rankings(train: Split) -> dict[str, Ranking]:
+def rankings(train: DataSplit) -> dict[str, Ranking]:
     """Returns the simple rankings of the data, by name.
 
     They are: the number that best orders the labels of the training split alone, and popularity if
@@ -79,7 +79,7 @@ def rankings(train: Split) -> dict[str, Ranking]:
     Args:
         train: The training split.
     """
-    found: dict[str, Ranking] = {}
+    by_name: dict[str, Ranking] = {}
     lists, layout, spec = train.sample(), train.layout, train.spec
     names = preparation.column_names(layout.features)
     if names:
@@ -88,15 +88,15 @@ def rankings(train: Split) -> dict[str, Ranking]:
         rows = preparation.columns(layout.features, numbers).numpy()
         order, _ = leakage.agreement(rows, lists.labels[mask], np.nonzero(mask)[0])
         best = int(np.abs(order[0]).argmax())
-        found[f"{names[best]} alone"] = ByFeature(layout, best, float(np.sign(order[0, best])))
+        by_name[f"{names[best]} alone"] = ByFeature(layout, best, float(np.sign(order[0, best])))
     if popularity := _popularity(train.shards, spec):
-        found["popularity"] = popularity
-    return found
+        by_name["popularity"] = popularity
+    return by_name
 
 
 def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity | None:
     sums, counts = collections.Counter[bytes](), collections.Counter[bytes]()
-    for serialized in stored.serialized_batches(shards):
+    for serialized in stored_lists.serialized_batches(shards):
         parsed = packed.parse(serialized, spec)
         mask = parsed["mask"].numpy()
         ids, labels = (parsed[x].numpy()[mask].tolist() for x in (spec.doc_id, spec.label))
@@ -113,11 +113,13 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
     return ByPopularity(spec, {x: (sums[x] + mean) / (n + 1) for x, n in counts.items()}, mean)
 
 
-def _by_clicks(job: Job, step: Part, scorer: Scorer, test: Split) -> Mapping[str, Comparison]:
+def _by_clicks(
+    job: Job, step: Activity, scorer: Scorer, test: DataSplit
+) -> Mapping[str, MetricComparison]:
     """Our model against the order of the log; none if the log has no sessions."""
     settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
     try:
-        found, effective = clicks.compare(
+        comparisons, effective = clicks.compare(
             scorer,
             test,
             folder,
@@ -128,17 +130,18 @@ def _by_clicks(job: Job, step: Part, scorer: Scorer, test: Split) -> Mapping[str
     except ValueError as error:
         step.tell(f"no value of the new order: {error}. Name clicks.session")
         return {}
-    told = found[PER_SESSION].told(PER_SESSION, "logged order")
-    step.tell(f"{told}; {effective:.0%} of the impressions are effective")
-    return found
+    line = comparisons[PER_SESSION].told(PER_SESSION, "logged order")
+    step.tell(f"{line}; {effective:.0%} of the impressions are effective")
+    return comparisons
 
 
 def evaluate(
     job: Job,
     progress: Progress,
     folder: Path,
+    *,
     scores: Mapping[str, Scorer],
-    splits: Mapping[str, Split],
+    splits: Mapping[str, DataSplit],
     settings: Settings,
     options: Options,
 ) -> None:
@@ -157,7 +160,7 @@ def evaluate(
     with progress.step("evaluation") as step:
         step.reads(test.shards, times=2)
         has_irrelevant = test.has_irrelevant or metric == "MRR"
-        found = evaluation.evaluate(
+        scored = evaluation.evaluate(
             scores["ours"],
             scores.get("baseline"),
             test,
@@ -171,9 +174,9 @@ def evaluate(
         step.tell(f"{test.statistics.lists} queries of the test split")
         if not test.has_irrelevant:
             step.tell("all labels are above 0: MRR is 1 for any order")
-        for name, compared in found.simple.items():
+        for name, compared in scored.simple.items():
             step.tell(compared[metric].told(metric, name))
-        step.tell(f"{len(found.slices) - 1} slices")
+        step.tell(f"{len(scored.slices) - 1} slices")
         if job.configuration.clicks.position is not None:
-            found = dataclasses.replace(found, clicks=_by_clicks(job, step, scores["ours"], test))
-        folders.write_json(folder / "metrics.json", found.figures())
+            scored = dataclasses.replace(scored, clicks=_by_clicks(job, step, scores["ours"], test))
+        folders.write_json(folder / "metrics.json", scored.figures())

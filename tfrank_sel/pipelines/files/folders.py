@@ -12,6 +12,7 @@ from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.data.stores import write_text as write_text
 from tfrank_sel.locks import held
+from tfrank_sel.refusals import received
 
 CONFIGURATION = "config.toml"
 REQUEST = "one_query.rest.json"  # of the step `export`
@@ -35,17 +36,17 @@ def only_here(output: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             if output.exists() and not output.is_dir():
-                raise InputError(str(output), "the output must be a folder. Received: a file")
+                raise InputError(str(output), received("the output must be a folder", "a file"))
             if output.is_dir() and any(output.iterdir()) and not _is_run(output):
                 reason = "the output folder must be new, empty, or contain a run"
-                raise InputError(str(output), f"{reason}. Received: a folder with other contents")
+                raise InputError(str(output), received(reason, "a folder with other contents"))
             stack.enter_context(held(output))
         except FileExistsError as error:
-            reason = "one process at a time can work on a run"
-            raise InputError(str(output), f"{reason}. Received: {error}") from error
+            reason = received("one process at a time can work on a run", error)
+            raise InputError(str(output), reason) from error
         except OSError as error:
-            wanted = "the output folder must be writable"
-            raise InputError(str(output), f"{wanted}. Received: {error}") from error
+            reason = received("the output folder must be writable", error)
+            raise InputError(str(output), reason) from error
         yield
 
 
@@ -74,14 +75,14 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
         The temporary folder to write to.
     """
     folder = partial(output, name)
-    known = folder / KEY
-    if not (resumes and known.is_file() and known.read_text() == key):
+    key_file = folder / KEY
+    if not (resumes and key_file.is_file() and key_file.read_text() == key):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        known.write_text(key)
+        key_file.write_text(key)
     try:
         yield folder
-        known.unlink()
+        key_file.unlink()
         _put(folder, output / name)
     except BaseException:
         if not resumes:
@@ -133,19 +134,19 @@ def read_json(path: Path) -> Any:
         raise replaced(path, path.parent.name, str(error)) from error
 
 
-def replaced(path: Path, step: str, received: str) -> InputError:
+def replaced(path: Path, step: str, content: str) -> InputError:
     """The error for a file that is not the one that a step wrote."""
     reason = f"differs from what {step} wrote: `run --from {step}` writes it again"
-    return InputError(str(path), f"{reason}. Received: {received}")
+    return InputError(str(path), received(reason, content))
 
 
 def link(folder: str | Path, place: str | Path) -> None:
     """Links the files of a folder or URL into another; copies them if links are not possible."""
     for path in stores.find(folder):
-        found = stores.join(place, path.removeprefix(f"{folder}/"))
+        target = stores.join(place, path.removeprefix(f"{folder}/"))
         if not stores.is_remote(place):
-            os.makedirs(os.path.dirname(found), exist_ok=True)
-        stores.copy(path, found)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+        stores.copy(path, target)
 
 
 @contextlib.contextmanager
@@ -164,8 +165,8 @@ def room_for(output: str | Path) -> Iterator[None]:
         reason = _full_disk(error)
         if reason is None:
             raise
-        wanted = "the disk of the output folder must have free space"
-        raise InputError(str(output), f"{wanted}. Received: {reason}") from error
+        reason = received("the disk of the output folder must have free space", reason)
+        raise InputError(str(output), reason) from error
 
 
 def _full_disk(error: BaseException | None) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any, Self
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.files import folders
+from tfrank_sel.refusals import received
 from tfrank_sel.version import __version__
 
 WRITTEN, NO_DIGESTS = "written", "no digests of its files"  # key of a manifest; its absence
@@ -35,7 +36,7 @@ class Fingerprint:
     digest: str
 
     @classmethod
-    def of(cls, path: str, known: "Fingerprint | None" = None) -> "Fingerprint":
+    def of(cls, path: str, before: "Fingerprint | None" = None) -> "Fingerprint":
         """Returns the fingerprint of a file; reads the content only if size or time changed.
 
         Raises:
@@ -46,12 +47,12 @@ class Fingerprint:
                 size, tag = stores.state(path)
                 return cls(size, tag, _hash(f"{size} {tag}".encode()).hexdigest())
             status = os.stat(path)
-            if known and (known.size, known.modified) == (status.st_size, status.st_mtime_ns):
-                return known
+            if before and (before.size, before.modified) == (status.st_size, status.st_mtime_ns):
+                return before
             size, modified = status.st_size, status.st_mtime_ns
             return cls(size, modified, _digest(os.path.abspath(path), size, modified))
         except OSError as error:
-            raise InputError(path, f"expected a file. Received: {error.strerror}") from error
+            raise InputError(path, received("expected a file", error.strerror)) from error
 
 
 @functools.cache
@@ -77,16 +78,10 @@ class Manifest:
     after: Mapping[str, str]
     version: str = __version__
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """Returns a manifest from the content of its file, such as that of `read`."""
-        files = {path: Fingerprint(**found) for path, found in values["files"].items()}
-        return cls(values["configuration"], files, values["after"], values["version"])
-
     @property
     def digest(self) -> str:
         """Hash of all inputs, without the times of files."""
-        files = {path: found.digest for path, found in sorted(self.files.items())}
+        files = {path: file.digest for path, file in sorted(self.files.items())}
         parts = [self.configuration, files, self.after, self.version]
         return _hash(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -128,60 +123,85 @@ class Manifest:
         folders.write_json(folder / folders.MANIFEST, values)
 
 
-def read(output: Path, step: str) -> dict[str, Any] | None:
-    """Returns the stored manifest of a step; None if the step has not been run.
-
-    Raises:
-        tfrank_sel.data.InputError: If it is damaged.
-    """
-    path = output / step / folders.MANIFEST
-    if not path.is_file():
-        return None
-    found: dict[str, Any] = folders.read_json(path)
-    try:
-        _ = Manifest.of(found), [Fingerprint(**x) for x in found.get(WRITTEN, {}).values()]
-        _ = found["digest"], found["made"], dict(found["seconds"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise folders.replaced(path, step, f"{type(error).__name__}: {error}") from error
-    return found
-
-
-def drop_damaged(output: Path, steps: Iterable[str]) -> None:
-    """Removes damaged manifests of steps that are to run again."""
-    for step in steps:
-        try:
-            read(output, step)
-        except InputError:
-            (output / step / folders.MANIFEST).unlink()
-
-
-def check_written(output: Path, steps: Iterable[str]) -> None:
-    """Raises an error if files of steps are not those that they wrote.
-
-    Only files whose size or time of modification changed are read.
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """A step that was run, by the manifest in its folder.
 
     Args:
-        output: Folder of the run.
-        steps: The steps to check.
-
-    Raises:
-        tfrank_sel.data.InputError: If a file is missing, changed, or new among the records; the
-            error names the first one.
+        folder: The folder.
+        inputs: The inputs of the step.
+        digest: Hash of all inputs.
+        made: Time of the step, as ISO 8601.
+        versions: Versions of Python and of packages.
+        seconds: Duration of each part of the step.
+        files: Fingerprint of each file that other steps read, by its name in the folder; None in
+            manifests of earlier versions.
     """
-    for step in steps:
-        folder, values = output / step, read(output, step)
-        if values is not None and WRITTEN not in values:  # of an earlier version
+
+    folder: Path
+    inputs: Manifest
+    digest: str
+    made: str
+    versions: Mapping[str, str]
+    seconds: Mapping[str, float]
+    files: Mapping[str, Fingerprint] | None
+
+    @classmethod
+    def read(cls, output: Path, step: str) -> Self | None:
+        """Reads the manifest of a step; None if the step has not been run.
+
+        Raises:
+            tfrank_sel.data.InputError: If it is damaged.
+        """
+        folder = output / step
+        path = folder / folders.MANIFEST
+        if not path.is_file():
+            return None
+        values = folders.read_json(path)
+        try:
+            read = _fingerprints(values["files"])
+            inputs = Manifest(values["configuration"], read, values["after"], values["version"])
+            files = _fingerprints(values[WRITTEN]) if WRITTEN in values else None
+            seconds, versions = dict(values["seconds"]), values.get("versions", {})
+            return cls(folder, inputs, values["digest"], values["made"], versions, seconds, files)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise folders.replaced(path, step, f"{type(error).__name__}: {error}") from error
+
+    def change(self, now: Manifest) -> str:
+        """Describes why the step must run again; an empty text if it is up to date."""
+        return self.inputs.change(now) or (NO_DIGESTS if self.files is None else "")
+
+    def check(self) -> None:
+        """Raises an error if files of the step are not those that it wrote.
+
+        Only files whose size or time of modification changed are read.
+
+        Raises:
+            tfrank_sel.data.InputError: If a file is missing, changed, or new among the records; the
+                error names the first one.
+        """
+        folder, step = self.folder, self.folder.name
+        if self.files is None:
             raise folders.replaced(folder / folders.MANIFEST, step, NO_DIGESTS)
-        written = values[WRITTEN] if values else {}
-        for name, found in written.items():
-            path, known = folder / name, Fingerprint(**found)
+        for name, written in self.files.items():
+            path = folder / name
             if not path.is_file():
                 raise folders.replaced(path, step, "a missing file")
-            if Fingerprint.of(str(path), known).digest != known.digest:
+            if Fingerprint.of(str(path), written).digest != written.digest:
                 raise folders.replaced(path, step, "a changed file")
-        for name in _files(folder, folders.RECORDS.get(step, ()) if written else ()):
-            if name not in written:
+        for name in _files(folder, folders.RECORDS.get(step, ()) if self.files else ()):
+            if name not in self.files:
                 raise folders.replaced(folder / name, step, "a new file")
+
+
+def written(output: Path, steps: Iterable[str]) -> dict[str, Written]:
+    """Reads the manifests of the steps that have been run, by step: see `Written.read`."""
+    manifests = {step: Written.read(output, step) for step in steps}
+    return {step: manifest for step, manifest in manifests.items() if manifest is not None}
+
+
+def _fingerprints(values: Mapping[str, Any]) -> dict[str, Fingerprint]:
+    return {name: Fingerprint(**value) for name, value in values.items()}
 
 
 def _files(folder: Path, names: Collection[str]) -> list[str]:
@@ -197,9 +217,9 @@ def check_unchanged(manifest: Manifest) -> None:
     Raises:
         tfrank_sel.data.InputError: If a file changed; the error names the first one.
     """
-    for path, known in manifest.files.items():
-        if Fingerprint.of(path, known).digest != known.digest:
-            reason = "a file must not change while it is read. Received: a changed file"
+    for path, before in manifest.files.items():
+        if Fingerprint.of(path, before).digest != before.digest:
+            reason = received("a file must not change while it is read", "a changed file")
             raise InputError(path, reason)
 
 

@@ -17,6 +17,7 @@ from typing import Self
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.files import folders
+from tfrank_sel.refusals import received
 
 _OFTEN = 1.0  # seconds between two times that a training is sent
 _OF_OTHERS = (f"{leases.FOLDER}/", "serving/", ".scratch-")  # which are of no step
@@ -67,25 +68,25 @@ class Mirror:
         """
         if self.url is None:
             return
-        found = self._found()
-        if found and folders.CONFIGURATION not in found:
+        stored = self._found()
+        if stored and folders.CONFIGURATION not in stored:
             reason = "the output folder must be new, empty, or contain a run"
-            raise InputError(self.url, f"{reason}. Received: a folder with other contents")
-        if outside := [name for name in _OUTSIDE if name in found]:
+            raise InputError(self.url, received(reason, "a folder with other contents"))
+        if outside := [name for name in _OUTSIDE if name in stored]:
             stores.fetch(self.url, outside, self.path)
         for step in folders.RECORDS:
-            if f"{step}/{folders.MANIFEST}" not in found:
+            if f"{step}/{folders.MANIFEST}" not in stored:
                 shutil.rmtree(self.path / step, ignore_errors=True)
-        for name in sorted(found):
+        for name in sorted(stored):
             step, _, file = name.partition("/")
             if file == folders.MANIFEST:
                 mine = self.path / name
                 if not (mine.is_file() and mine.read_text() == self._manifest(step)):
                     apart = tuple(f"{step}/{x}/" for x in folders.RECORDS.get(step, ()))
-                    names = [x for x in found if x.startswith(f"{step}/")]
+                    names = [x for x in stored if x.startswith(f"{step}/")]
                     self._replace(step, [x for x in names if not x.startswith(apart)])
             elif file == folders.KEY:  # of an unfinished step
-                self._replace(step, [x for x in found if x.startswith(f"{step}/")])
+                self._replace(step, [x for x in stored if x.startswith(f"{step}/")])
 
     def send(self, step: str) -> None:
         """Sends a step as it is in the folder, unless the store has it; its manifest is there last.
@@ -96,8 +97,9 @@ class Mirror:
         if self.url is None:
             return
         place, mine = stores.join(self.url, step), self.path / step
-        known = (mine / folders.MANIFEST).read_text()
-        if stores.is_file(stores.join(place, folders.MANIFEST)) and self._manifest(step) == known:
+        manifest = (mine / folders.MANIFEST).read_text()
+        is_there = stores.is_file(stores.join(place, folders.MANIFEST))
+        if is_there and self._manifest(step) == manifest:
             return
         self.send_beside()
         kept = [f"{name}/" for name in folders.RECORDS.get(step, ())]
@@ -161,8 +163,7 @@ def _leased(url: str) -> Iterator[None]:
         with leases.held(url):
             yield
     except (FileExistsError, leases.LeaseError) as error:
-        reason = "one process at a time can work on a run"
-        raise InputError(url, f"{reason}. Received: {error}") from error
+        raise InputError(url, received("one process at a time can work on a run", error)) from error
 
 
 def near(run: str | Path) -> Path:

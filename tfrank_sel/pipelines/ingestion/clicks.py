@@ -16,16 +16,16 @@ from tfrank_sel.data.formats import Table, arrays
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.data.lists import Rejected
 from tfrank_sel.pipelines.configuration.data import Clicks
-from tfrank_sel.pipelines.ingestion import tally
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.ingestion import findings
+from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Source
 
 PROPENSITIES = "propensities.json"
 SHOWN = "shown.parquet"  # what users saw, with columns named by their roles
 
 
 def corrected(
-    inputs: Inputs, settings: Clicks, folder: Path, tell: Callable[[str], object] = print
-) -> tuple[Inputs, clicks.Propensities]:
+    inputs: InputFiles, settings: Clicks, folder: Path, tell: Callable[[str], object] = print
+) -> tuple[InputFiles, clicks.Propensities]:
     """Writes the tables of a log with labels without position bias, one file for each split.
 
     The propensities are those of the training files, which are written, too, as is the log that the
@@ -55,27 +55,27 @@ def corrected(
     folder.mkdir(parents=True)
     allowed, letters = inputs.allow_bad_lines, list[Rejected]()
     rejected = letters if allowed else None  # or else the first one is the error
-    found = {
+    figures = {
         split: tables.read(files, roles, others=True, format=inputs.format, rejected=rejected)
         for split, files in paths.items()
     }
-    allowed -= tally.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
+    allowed -= findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
     try:
-        log = tables.log_of(found[learned])
+        log = tables.log_of(figures[learned])
         unconnected = settings.unconnected
         with told(tell):
             propensities = clicks.estimate(log, settings.method, unconnected=unconnected)
         propensities.save(folder / PROPENSITIES)
         correction = (roles["click"], settings.correction, settings.least)
         numbers = _numbers(inputs)
-        for split, whole in found.items():
-            table, log, known = tables.covered(whole, propensities, unconnected)
+        for split, whole in figures.items():
+            table, log, covered = tables.covered(whole, propensities, unconnected)
             if more := len(whole.ids["item"]) - len(table.ids["item"]):
                 tell(f"left out: {more} rows at positions without a propensity")
             path = folder / f"{split or 'log'}.parquet"
             columns = _as_read(table.columns, numbers)
             with readable(paths[split][0], "columns that Parquet can hold"), told(tell):
-                made = tables.corrected(columns, roles, log, known, *correction)
+                made = tables.corrected(columns, roles, log, covered, *correction)
                 parquet.write_table(made, path)
             sources.append(Source(str(path), split))
             if split in (None, "test"):
@@ -89,7 +89,7 @@ def corrected(
     return made_of, propensities
 
 
-def _numbers(inputs: Inputs) -> set[str]:
+def _numbers(inputs: InputFiles) -> set[str]:
     """The columns that are read as numbers if they are of text, too."""
     of_query = inputs.schema().context if inputs.columns.context else {}
     named = () if inputs.columns.types is not None else inputs.columns.features

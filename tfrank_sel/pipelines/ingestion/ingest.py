@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel import data
-from tfrank_sel.data import letor, stores, synthetic
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Part, Schema
-from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.lists import Rejected
 from tfrank_sel.pipelines.configuration.data import Beam
-from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import clicks, tally
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
-from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion import findings
+from tfrank_sel.pipelines.ingestion.inputs import InputFiles
 from tfrank_sel.pipelines.ingestion.reading import Numbered, Reading, Store, ingest as here
-from tfrank_sel.pipelines.ingestion.stored import Earlier
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.refusals import received
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Ingested:
 
 
 def ingest(
-    inputs: Inputs,
+    inputs: InputFiles,
     layout: Schema,
     folder: Path,
     *,
@@ -81,38 +79,38 @@ def ingest(
         store = functools.partial(Store, layout.spec, inputs.shares)
         numbered, target = _numbered(inputs, parts), (records, scratch, shard_bytes)
         if options is None:
-            told = here(reading, numbered, store(), target)
+            results = here(reading, numbered, store(), target)
         else:
             from tfrank_sel.pipelines.ingestion import parallel
 
-            told = parallel.ingest(reading, numbered, store, target, options)
-        bad = reader.numbered((Rejected(**x) for x in told("bad")), parts)
-        rejected = tally.keep_dead_letters(
+            results = parallel.ingest(reading, numbered, store, target, options)
+        bad = reader.numbered((Rejected(**x) for x in results("bad")), parts)
+        rejected = findings.keep_dead_letters(
             bad, folder / "dead_letters.jsonl", inputs.allow_bad_lines
         )
-        repeated = list(told("repeated"))
-        places = tally.Places(inputs.sources, told("lists"))
+        repeated = list(results("repeated"))
+        places = findings.Places(inputs.sources, results("lists"))
         if reader.is_distinct:
-            tally.check_distinct(repeated, places, inputs.allow_bad_lines)
+            findings.check_distinct(repeated, places, inputs.allow_bad_lines)
         report: dict[str, Any] = {
             "files": [f"{source.path} ({reader.name})" for source in inputs.sources],
             "features": layout.names,
             "context": list(layout.context),
             "rejected": rejected,
-            "splits": dict(collections.ChainMap(*told("census"))),
-            "duplicate_queries": tally.duplicates(repeated, places),
-            "shared_queries": tally.shared(repeated),
+            "splits": dict(collections.ChainMap(*results("census"))),
+            "duplicate_queries": findings.duplicates(repeated, places),
+            "shared_queries": findings.shared(repeated),
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):
-            reason = f"expected lists for the split {split!r}. Received: none"
+            reason = received(f"expected lists for the split {split!r}", "none")
             raise data.InputError(", ".join(source.path for source in inputs.sources), reason)
     folders.write_json(folder / "ingest.json", report)
-    found = {split: folders.shards(stores.join(records, split)) for split in inputs.splits}
-    return Ingested(found, report)
+    shards = {split: folders.shards(stores.join(records, split)) for split in inputs.splits}
+    return Ingested(shards, report)
 
 
-def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[Numbered]:
+def _numbered(inputs: InputFiles, parts: Mapping[str, Sequence[Part]]) -> Iterator[Numbered]:
     """The parts that workers read independently."""
     number = 0
     for index, source in enumerate(inputs.sources):
@@ -136,97 +134,3 @@ def summary(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"{report['duplicate_queries']['count']} queries occur more than once; first: {first}"
     if report["rejected"]["count"]:
         yield f"{report['rejected']['count']} rejected: see dead_letters.jsonl"
-
-
-SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
-
-
-def ingest_job(
-    job: Job,
-    progress: Progress,
-    folder: Path,
-    earlier: Earlier | None,
-    options: Options,
-) -> None:
-    """Converts files to records: `records/`, `ingest.json`, `layout.json`, `dead_letters.jsonl`.
-
-    Args:
-        job: The job; its store gets the records if it has one.
-        progress: Progress display.
-        folder: Folder to write to.
-        earlier: The run that this one continues; its records are linked to `earlier/`.
-        options: Options of Beam; None for this process.
-    """
-    seed, mirror = job.configuration.training.seed, job.mirror
-    inputs = job.inputs or synthesise(folder / "synthetic", seed, progress)
-    with progress.step("ingest") as step:
-        if job.configuration.clicks.position is not None:
-            settings = job.configuration.clicks
-            inputs, known = clicks.corrected(inputs, settings, folder / "clicks", step.tell)
-            last = (
-                f"position {known.positions[-1]} is examined {known.values[-1]:.2f} times as often"
-            )
-            step.tell(f"corrected clicks: {last} as the best one; {known.reason}")
-        layout = inputs.schema()
-        if earlier is not None:
-            _check_same(earlier.path, layout)
-        step.doing(f"{len(inputs.sources)} files")
-        step.reads(source.path for source in inputs.sources)
-        mirror.drop("ingest")
-        place = folder if mirror.url is None else stores.join(mirror.url, "ingest")
-        found = ingest(
-            inputs,
-            layout,
-            folder,
-            records=str(stores.join(place, "records")),
-            options=options,
-            shard_bytes=job.configuration.beam.shard_bytes,
-        )
-        count = sum(getattr(feature, "size", 1) for feature in layout.features.values())
-        step.tell(f"{count} feature{'' if count == 1 else 's'}")
-        for line in summary(found.report):
-            step.tell(line)
-        if earlier is not None:
-            kept = earlier.records()
-            for number, records in enumerate(kept):
-                folders.link(records, stores.join(place, "earlier", f"{number}"))
-            step.tell(f"joined to {len(kept)} earlier increments")
-    layout.write(folder / "layout.json")
-
-
-def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
-    """Writes synthetic data, one file per split.
-
-    Args:
-        folder: Folder to create.
-        seed: Seed of the data.
-        progress: Progress display.
-    """
-    with progress.step("synthesis") as step:
-        folder.mkdir(parents=True)
-        lists = synthetic.lists(sum(SYNTHETIC_LISTS.values()), seed=seed)
-        sources = []
-        for split, count in SYNTHETIC_LISTS.items():
-            path = folder / f"{split}.txt"
-            letor.write(path, (next(lists) for _ in range(count)))
-            sources.append(Source(str(path), split))
-        sizes = (f"{count} {split}" for split, count in SYNTHETIC_LISTS.items())
-        step.tell(f"synthetic lists: {', '.join(sizes)}")
-    return Inputs(sources)
-
-
-def _check_same(earlier: Path, layout: Schema) -> None:
-    known = Schema.read(earlier / "ingest" / "layout.json", layout.columns)
-    if known != layout:
-        received = ", ".join(
-            sorted(
-                name
-                for name in known.features.keys() | layout.features.keys()
-                if known.features.get(name) != layout.features.get(name)
-            )
-        )
-        raise InputError(
-            str(earlier),
-            "to continue a run, features, types and context must be the same. "
-            f"Received: other {received or 'context'}",
-        )

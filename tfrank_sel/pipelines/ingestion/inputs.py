@@ -1,11 +1,24 @@
-"""Input files of a run, with their columns and splits."""
+"""What a run is given: its configuration, input files and folder."""
 
 import dataclasses
+import functools
+import importlib.util
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
+from tfrank_sel import features as feature_types
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
-from tfrank_sel.data.formats import Columns, Reader, Schema
+from tfrank_sel.data.formats import FORMATS, Columns, Reader, Schema, TableReader
+from tfrank_sel.data.formats.tables import readable
+from tfrank_sel.features import REFUSE, Feature, Number
+from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration.section import choices
+from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.refusals import received
+from tfrank_sel.training import has_lightgbm
 
 SPLITS = ("train", "validation", "test")
 
@@ -24,7 +37,7 @@ class Source(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class Inputs(Checked):
+class InputFiles(Checked):
     """Input files, and how to read them.
 
     Args:
@@ -90,3 +103,206 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
         True
     """
     return [Source(path, split) for path in stores.expand(patterns)]
+
+
+def inputs(configuration: Configuration) -> InputFiles | None:
+    """Returns the input files, or None if there are none.
+
+    Args:
+        configuration: The configuration, with its sections `data` and `features`.
+
+    Raises:
+        ConfigurationError: If there is no such format, a file is missing, or a column is missing in
+            the first training file, if it is a table.
+        tfrank_sel.data.InputError: If the files have different formats, a file cannot be read, or a
+            column does not fit its type.
+    """
+    data = configuration.data
+    if data.format is not None and data.format not in FORMATS:
+        reason = f"must be one of {choices(data.format, FORMATS)}"
+        raise configuration.error("data.format", reason)
+    if data.data:
+        sources = expand(data.data)
+    else:
+        sources = [x for name in SPLITS for x in expand(getattr(data, name), name)]
+    if not sources:
+        return None
+    shares = dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True))
+    files = InputFiles(
+        sources,
+        columns(configuration),
+        shares,
+        data.allow_bad_lines,
+        data.adjacent,
+        data.format,
+    )
+    _check_columns(files, configuration)
+    return files
+
+
+def columns(configuration: Configuration) -> Columns:
+    """Returns the names of the parts of a list.
+
+    Raises:
+        ConfigurationError: If a feature refers to a missing feature.
+    """
+    data = configuration.data
+    types = {name: feature_types.of_config(x) for name, x in configuration.features.items()}
+    # only finite numbers need no types: a server takes them packed, as by default
+    are_finite = all(feature == Number(missing=REFUSE) for feature in types.values())
+    try:
+        return Columns(
+            data.query,
+            data.label,
+            data.doc_id,
+            tuple(types) if are_finite else types,
+            tuple(data.slice_by),
+            data.num_features,
+            data.weight,
+            data.list_weight,
+            data.propensity,
+        )
+    except ValueError as error:  # a feature without a reference to another
+        raise configuration.error("features:", str(error)) from error
+
+
+def _check_columns(files: InputFiles, configuration: Configuration) -> None:
+    """Raises an error if the first table lacks a column, or a column does not fit its type."""
+    reader, first = files.reader, files.sources[0].path
+    if not isinstance(reader, TableReader):
+        return
+    with readable(first):
+        names = reader.schema(first).names
+    of_log = configuration.clicks.roles
+    keys = configuration.data.roles | of_log | {f"features.{x}": x for x in configuration.features}
+    for key, name in keys.items():
+        if (name in files.columns.required or key in of_log) and name not in names:
+            reason = f"must be a column of {first}: {choices(name, names)}"
+            raise configuration.error(key, reason)
+    if configuration.features:
+        reader.infer([first])
+
+
+def resolve(
+    configuration: Configuration,
+) -> tuple[Configuration, InputFiles | None, dict[str, str]]:
+    """Returns a configuration with feature types if its files are tables: its own, or `proposed`.
+
+    Its trees are false in place of "auto" if LightGBM is not installed.
+
+    Args:
+        configuration: The configuration.
+
+    Returns:
+        The configuration; its `inputs`; and the omitted columns, with the reasons.
+
+    Raises:
+        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`; or if the packages of the
+            export are not installed.
+    """
+    if configuration.model.trees == "auto" and not has_lightgbm():
+        model = configuration.model.model_copy(update={"trees": False})
+        configuration = configuration.model_copy(update={"model": model})
+    for name in ("onnx", "onnxruntime") if configuration.export.onnx else ():
+        if importlib.util.find_spec(name) is None:
+            reason = received(f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}")
+            raise configuration.error("export.onnx", reason)
+    files = inputs(configuration)
+    if (files is None) != configuration.data.synthetic:
+        reason = "must name files, or `data.synthetic` must be true (`--synthetic`), not both"
+        given = "no files" if files is None else "files and data.synthetic"
+        raise configuration.error("data", received(reason, given))
+    if files is None or configuration.features or not isinstance(files.reader, TableReader):
+        return configuration, files, {}
+    configuration, left_out = _with_types(configuration, files)
+    return configuration, inputs(configuration), left_out
+
+
+def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
+    """Returns a configuration with types for the features, proposed from a sample of the files.
+
+    Args:
+        configuration: The configuration; its own types are kept.
+
+    Returns:
+        The configuration; and the omitted columns, with the reasons.
+
+    Raises:
+        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
+    """
+    files = inputs(configuration)
+    return (configuration, {}) if files is None else _with_types(configuration, files)
+
+
+def _with_types(
+    configuration: Configuration, files: InputFiles
+) -> tuple[Configuration, dict[str, str]]:
+    types, left_out = files.reader.propose(files.learned)
+    for key, name in configuration.clicks.roles.items():
+        if types.pop(name, None):
+            left_out[name] = key
+    features = {name: _brief(feature) for name, feature in types.items()}
+    features.update(configuration.features)
+    return configuration.model_copy(update={"features": features}), left_out
+
+
+def _brief(feature: Feature) -> str | dict[str, Any]:
+    """Returns the config of a feature without options equal to their defaults."""
+    defaults = {field.name: field.default for field in dataclasses.fields(feature)}
+    config = {x: y for x, y in feature.config().items() if x == "type" or y != defaults[x]}
+    return config if len(config) > 1 else feature.type
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a run is given.
+
+    Args:
+        configuration: The configuration, with types for all features.
+        inputs: Input files; None for synthetic data.
+        output: Path or URL of the folder.
+        left_out: The omitted columns, with the reasons.
+    """
+
+    configuration: Configuration
+    inputs: InputFiles | None
+    output: str | Path
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, configuration: Configuration, output: str | Path) -> Self:
+        """Returns the job of a configuration; its files are found, but not read.
+
+        Raises:
+            tfrank_sel.data.InputError: If the input is invalid.
+        """
+        completed, inputs, left_out = resolve(configuration)
+        return cls(completed, inputs, output, left_out)
+
+    @functools.cached_property
+    def mirror(self) -> Mirror:
+        """The folder on this machine, and its place in a store."""
+        return Mirror.of(self.output)
+
+    @property
+    def path(self) -> Path:
+        """The folder on this machine."""
+        return self.mirror.path
+
+    @property
+    def place(self) -> str:
+        """Folder or URL of the run."""
+        return str(self.mirror.url or self.path)
+
+    @property
+    def served(self) -> str:
+        """Folder or URL of all served models."""
+        folder = self.configuration.serving.folder
+        if folder is None:
+            return stores.join(self.place, "serving")
+        return folder if stores.is_remote(folder) else os.path.abspath(folder)
+
+    def files(self, split: str) -> str:
+        """The files of a split, for errors."""
+        sources = self.inputs.sources if self.inputs else ()
+        return ", ".join(x.path for x in sources if x.split in (None, split)) or split

@@ -19,13 +19,14 @@ from apache_beam.transforms.window import GlobalWindows
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema, rows
 from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.pipelines import beams, runners
-from tfrank_sel.pipelines.ingestion import shards, stored, tally
+from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.ingestion import findings, shards, stored_lists
 from tfrank_sel.pipelines.ingestion.reading import NOWHERE, Listed, Numbered, Reading, Store
+from tfrank_sel.pipelines.runners import beams
 
 
 class Read(beam.PTransform):
-    """Reads records, as `stored.blocks`.
+    """Reads records, as `stored_lists.blocks`.
 
     Args:
         shards: TFRecord files, and patterns of them.
@@ -39,9 +40,9 @@ class Read(beam.PTransform):
         return (
             pipeline
             | beam.Create(self.shards)
-            | beam.FlatMap(stored.files)
+            | beam.FlatMap(stored_lists.files)
             | beam.Reshuffle()
-            | beam.FlatMap(lambda file: stored.blocks([file]))
+            | beam.FlatMap(lambda file: stored_lists.blocks([file]))
         )
 
 
@@ -52,7 +53,7 @@ def totals(
     scratch: str | Path,
     options: PipelineOptions,
 ) -> dict[str, Any]:
-    """Combines the records of each split, as `stored.totals`."""
+    """Combines the records of each split, as `stored_lists.totals`."""
     with stores.scratch(scratch) as folder:
         with beams.pipeline(options) as pipeline:
             for split, files in shards.items():
@@ -141,19 +142,19 @@ def ingest(
         apart = pipeline | beam.Create(list(parts)) | beam.Reshuffle()
         read_part = beam.FlatMap(_rows if reading.is_grouped else _lists, reading)
         read = apart | read_part.with_outputs("bad", "lists", main="found")
-        found = read.found
+        lists = read.found
         if reading.is_grouped:
-            found = found | beam.GroupByKey() | "Join" >> beam.Map(_joined, reading)
-        done = found | beam.ParDo(_Store(create)).with_outputs("census", "queries", main="records")
+            lists = lists | beam.GroupByKey() | "Join" >> beam.Map(_joined, reading)
+        done = lists | beam.ParDo(_Store(create)).with_outputs("census", "queries", main="records")
         done.records | Write(*target)
-        repeated = beam.CombinePerKey(beams.Combine(tally.Repeated()))
-        told = {
+        repeated = beam.CombinePerKey(beams.Combine(findings.Repeated()))
+        results = {
             "bad": read.bad | beam.Map(dataclasses.asdict),
             "lists": read.lists,
             "census": done.census | beam.CombinePerKey(_sum) | beam.MapTuple(_of_split),
             "repeated": done.queries | repeated | beam.Values(),
         }
-        named = [values | f"Name {x}" >> beam.Map(_named, x) for x, values in told.items()]
+        named = [values | f"Name {x}" >> beam.Map(_named, x) for x, values in results.items()]
         beams.gather(named | beam.Flatten(), notes)
     return lambda name: (value for x, value in beams.gathered(notes) if x == name)
 
@@ -162,11 +163,11 @@ def _named(value: Any, name: str) -> tuple[str, Any]:
     return name, value
 
 
-def _sum(counts: Iterable[tally.Counts]) -> tally.Counts:
-    return functools.reduce(operator.add, counts, tally.Counts())
+def _sum(counts: Iterable[findings.Counts]) -> findings.Counts:
+    return functools.reduce(operator.add, counts, findings.Counts())
 
 
-def _of_split(split: str, counted: tally.Counts) -> dict[str, dict[str, int]]:
+def _of_split(split: str, counted: findings.Counts) -> dict[str, dict[str, int]]:
     return {split: vars(counted)}
 
 
@@ -180,8 +181,8 @@ def _rows(numbered: Numbered, reading: Reading) -> Iterator[Any]:
     """As `Reading.rows`, by split and query."""
     for name, value in reading.rows(numbered):
         if name == "found":
-            split, found = value
-            for query, of_query in rows.by_query(found):
+            split, table = value
+            for query, of_query in rows.by_query(table):
                 yield (split or "", query), _compact(of_query)
         else:
             yield TaggedOutput(name, value)
@@ -191,25 +192,25 @@ def _joined(
     grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], reading: Reading
 ) -> list[Listed]:
     (split, query), parts = grouped
-    found = rows.joined((_expanded(query, x, reading.layout) for x in parts), reading.layout)
-    return [(split or None, NOWHERE, found)]
+    item_list = rows.joined((_expanded(query, x, reading.layout) for x in parts), reading.layout)
+    return [(split or None, NOWHERE, item_list)]
 
 
-def _compact(found: Rows) -> tuple[Any, ...]:
+def _compact(table: Rows) -> tuple[Any, ...]:
     """Returns rows of one query as a few bytes and strings, which Beam encodes compactly."""
-    file, numbers = found.place
-    context = tuple(values[:1].tolist()[0] for values in found.context.values())
-    arrays = (numbers.astype(np.int64), found.labels, np.ascontiguousarray(found.features))
-    ids = tuple(found.doc_ids) if any(found.doc_ids) else None
-    texts = None if found.texts is None else tuple(found.texts.ravel().tolist())
-    weights = None if found.weights is None else found.weights.tobytes()
+    file, numbers = table.place
+    context = tuple(values[:1].tolist()[0] for values in table.context.values())
+    arrays = (numbers.astype(np.int64), table.labels, np.ascontiguousarray(table.features))
+    ids = tuple(table.doc_ids) if any(table.doc_ids) else None
+    texts = None if table.texts is None else tuple(table.texts.ravel().tolist())
+    weights = None if table.weights is None else table.weights.tobytes()
     return (file, *(values.tobytes() for values in arrays), ids, context, texts, weights)
 
 
 def _expanded(query: str, parts: tuple[Any, ...], layout: Schema) -> Rows:
     """Returns the rows of a query from the result of `_compact`."""
     file, numbers, labels, features, ids, context, texts, weights = parts
-    known = zip(layout.context, context, strict=True)
+    of_query = zip(layout.context, context, strict=True)
     values = np.frombuffer(labels, np.float32)
     rows = len(values)
     return Rows(
@@ -218,7 +219,7 @@ def _expanded(query: str, parts: tuple[Any, ...], layout: Schema) -> Rows:
         values,
         np.frombuffer(features, np.float32).reshape(rows, len(layout.names)),
         np.array(ids or [""] * rows, np.object_),
-        {name: np.array([value], np.object_) for name, value in known},
+        {name: np.array([value], np.object_) for name, value in of_query},
         None if texts is None else np.array(texts, np.object_).reshape(rows, len(layout.texts)),
         None if weights is None else np.frombuffer(weights, np.float32),
     )

@@ -19,7 +19,7 @@ from tfrank_sel.data.formats import Part, Reader, RowReader, Schema, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.ingestion import shards, stored, tally
+from tfrank_sel.pipelines.ingestion import findings, shards, stored_lists
 
 ITEMS = 8192  # in lists that are stored at once
 HELD = 1 << 26  # bytes of rows that are grouped in memory
@@ -28,7 +28,7 @@ _STRING = 80  # bytes
 
 Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
 NOWHERE = (0, 0)  # place of a list of grouped rows: each query occurs once
-Listed = tuple[str | None, tally.Place, Found]  # split, place and list
+Listed = tuple[str | None, findings.Place, Found]  # split, place and list
 
 
 class Some:
@@ -37,10 +37,10 @@ class Some:
     def __init__(self) -> None:
         self.found, self.items = list[Listed](), 0
 
-    def add(self, one: Listed) -> Iterator[tuple[str, list[Listed]]]:
+    def add(self, listed: Listed) -> Iterator[tuple[str, list[Listed]]]:
         """Adds a list, and yields all that are held if they are enough."""
-        self.found.append(one)
-        self.items += len(one[2].item_list.labels)
+        self.found.append(listed)
+        self.items += len(listed[2].item_list.labels)
         if self.items >= ITEMS:
             yield from self.left()
 
@@ -74,13 +74,13 @@ class Reading:
         """Yields some lists at a time as `"found"`, `"bad"` units, and the count of `"lists"`."""
         index, part_number, split, part = numbered
         some, number = Some(), 0
-        for one in _told(self.reader.lists(part, self.layout)):
-            if isinstance(one, Rejected):
-                yield "bad", one
+        for unit in _told(self.reader.lists(part, self.layout)):
+            if isinstance(unit, Rejected):
+                yield "bad", unit
                 continue
             number += 1
-            place = index, part_number * tally.LISTS + number
-            yield from some.add((split, place, one))
+            place = index, part_number * findings.LISTS + number
+            yield from some.add((split, place, unit))
         yield from some.left()
         yield "lists", (index, part_number, number)
 
@@ -88,8 +88,8 @@ class Reading:
         """Yields a split and some of its rows at a time as `"found"`, and `"bad"` units."""
         _, _, split, part = numbered
         assert isinstance(self.reader, RowReader)
-        for one in _told(self.reader.rows(part, self.layout)):
-            yield ("bad", one) if isinstance(one, Rejected) else ("found", (split, one))
+        for unit in _told(self.reader.rows(part, self.layout)):
+            yield ("bad", unit) if isinstance(unit, Rejected) else ("found", (split, unit))
 
 
 def _told(read: Iterator[Any]) -> Iterator[Any]:
@@ -110,33 +110,33 @@ class Store:
 
     def __init__(self, spec: data.FeatureSpec, shares: Mapping[str, float]) -> None:
         self.spec, self.shares = spec, dict(shares)
-        self.counts = collections.defaultdict[str, tally.Counts](tally.Counts)
+        self.counts = collections.defaultdict[str, findings.Counts](findings.Counts)
         self.queries = collections.defaultdict[str, "array.array[int]"](lambda: array.array("Q"))
 
     def records(self, lists: Sequence[Listed]) -> Iterator[tuple[str, shards.Key, bytes]]:
         """Yields split, key and record of each list with an item."""
         by_split = collections.defaultdict[str, list[data.ItemList]](list)
-        for split, place, found in lists:
-            query = tally.hash_of(found.item_list.query_id)
-            split = split or tally.split_of(query, self.shares)
-            by_split[split].append(found.item_list)
+        for split, place, listed in lists:
+            query = findings.hash_of(listed.item_list.query_id)
+            split = split or findings.split_of(query, self.shares)
+            by_split[split].append(listed.item_list)
             self.queries[split].extend((query, *place))
-            if len(found.item_list.labels):
-                key = (*divmod(place[1], tally.LISTS), query)
-                yield split, key, stored.serialize(found, self.spec)
+            if len(listed.item_list.labels):
+                key = (*divmod(place[1], findings.LISTS), query)
+                yield split, key, stored_lists.serialize(listed, self.spec)
         for split, of_split in by_split.items():
-            self.counts[split] += tally.Counts.of(of_split)
+            self.counts[split] += findings.Counts.of(of_split)
 
     def places(self) -> Iterator[tuple[int, tuple[str, np.ndarray]]]:
-        """Yields the places of queries by split, for `tally.Repeated`, and by part of queries."""
+        """Yields places of queries by split, for `findings.Repeated`, and by part of queries."""
         for split, queries in self.queries.items():
             places = np.array(queries, np.uint64).reshape(-1, 3)
-            parts = places[:, 0] % tally.PARTS
+            parts = places[:, 0] % findings.PARTS
             for part in np.unique(parts).tolist():
                 yield part, (split, places[parts == part])
 
 
-class Groups:
+class RowGroups:
     """Groups rows of any order by split and query; on disk if they are many.
 
     Args:
@@ -148,11 +148,11 @@ class Groups:
         self.held = list[tuple[str | None, Rows]]()
         self.size = 0
 
-    def add(self, split: str | None, found: Rows) -> None:
+    def add(self, split: str | None, table: Rows) -> None:
         """Adds rows of a split."""
-        texts = 0 if found.texts is None else found.texts.size
-        self.size += found.features.nbytes + _STRING * (texts + 2 * len(found.queries))
-        self.held.append((split, found))
+        texts = 0 if table.texts is None else table.texts.size
+        self.size += table.features.nbytes + _STRING * (texts + 2 * len(table.queries))
+        self.held.append((split, table))
         if self.size >= HELD:
             self._put_off()
 
@@ -167,12 +167,12 @@ class Groups:
 
     def _put_off(self) -> None:
         """Writes the rows to a file for each piece of the queries."""
-        for split, found in self.held:
-            queries = (zlib.crc32(query.encode()) for query in found.queries.tolist())
-            pieces = np.fromiter(queries, np.int64, len(found.queries)) % _PIECES
+        for split, table in self.held:
+            queries = (zlib.crc32(query.encode()) for query in table.queries.tolist())
+            pieces = np.fromiter(queries, np.int64, len(table.queries)) % _PIECES
             for piece in np.unique(pieces).tolist():
                 with (self.folder / f"{piece:03d}").open("ab") as file:
-                    pickle.dump((split, found.take(np.flatnonzero(pieces == piece))), file)
+                    pickle.dump((split, table.take(np.flatnonzero(pieces == piece))), file)
         self.held, self.size = [], 0
 
 
@@ -187,12 +187,12 @@ def _grouped(
     held: Iterable[tuple[str | None, Rows]], schema: Schema
 ) -> Iterator[tuple[str | None, Found]]:
     by_split = collections.defaultdict[str | None, list[Rows]](list)
-    for split, found in held:
-        by_split[split].append(found)
+    for split, table in held:
+        by_split[split].append(table)
     for split, of_split in by_split.items():
-        for one in rows.grouped(of_split, schema):
-            assert isinstance(one, Found)
-            yield split, one
+        for listed in rows.grouped(of_split, schema):
+            assert isinstance(listed, Found)
+            yield split, listed
 
 
 def ingest(
@@ -235,12 +235,12 @@ def ingest(
     queries = collections.defaultdict[int, list[Any]](list)
     for part, places in store.places():
         queries[part].append(places)
-    told = {
+    results = {
         "lists": counted,
         "census": [{split: vars(counts)} for split, counts in store.counts.items()],
-        "repeated": [runners.total(tally.Repeated(), x) for x in queries.values()],
+        "repeated": [runners.total(findings.Repeated(), x) for x in queries.values()],
     }
-    return lambda name: _lines(letters) if name == "bad" else iter(told[name])
+    return lambda name: _lines(letters) if name == "bad" else iter(results[name])
 
 
 def _read(reading: Reading, parts: Iterable[Numbered], pieces: str) -> Iterator[tuple[str, Any]]:
@@ -249,7 +249,7 @@ def _read(reading: Reading, parts: Iterable[Numbered], pieces: str) -> Iterator[
         for part in parts:
             yield from reading.lists(part)
         return
-    groups = Groups(pieces)
+    groups = RowGroups(pieces)
     for part in parts:
         for name, value in reading.rows(part):
             if name == "bad":
@@ -257,8 +257,8 @@ def _read(reading: Reading, parts: Iterable[Numbered], pieces: str) -> Iterator[
             else:
                 groups.add(*value)
     some = Some()
-    for split, one in groups.lists(reading.layout):
-        yield from some.add((split, NOWHERE, one))
+    for split, listed in groups.lists(reading.layout):
+        yield from some.add((split, NOWHERE, listed))
     yield from some.left()
 
 

@@ -12,6 +12,7 @@ import google_crc32c
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import stores
+from tfrank_sel.refusals import received
 
 _LENGTH = struct.Struct("<Q4x")  # of a record, and a checksum of it
 _CHECKSUM = 4  # bytes after a record
@@ -77,7 +78,7 @@ def _ends(path: str) -> Iterator[int]:
 
 def _exactly(octets: bytes, size: int, path: str) -> bytes:
     if len(octets) < size:
-        raise EOFError(f"{path} must end with a whole record. Received: {len(octets)} of {size}")
+        raise EOFError(received(f"{path} must end with a whole record", f"{len(octets)} of {size}"))
     return octets
 
 
@@ -163,8 +164,8 @@ def framed(record: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _checksum(octets: bytes) -> bytes:
-    found = google_crc32c.value(octets)
-    return struct.pack("<I", (((found >> 15) | (found << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+    checksum = google_crc32c.value(octets)
+    return struct.pack("<I", (((checksum >> 15) | (checksum << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def plan(

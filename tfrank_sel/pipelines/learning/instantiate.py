@@ -21,6 +21,7 @@ from tfrank_sel.losses.choice import Design
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.configuration.training import Settings
+from tfrank_sel.refusals import received
 from tfrank_sel.training import candidates, has_lightgbm
 from tfrank_sel.training.candidates import Candidate, Trees
 from tfrank_sel.training.networks import optimization
@@ -59,8 +60,8 @@ def candidate(configuration: Configuration, labels: np.ndarray | None = None) ->
     _import(configuration)
     with _placed(configuration):
         optimizer(configuration.settings, steps=1)
-    found = _candidate(configuration, configuration.training.loss, "training.loss", labels)
-    return dataclasses.replace(found, trees=_trees(configuration))
+    made = _candidate(configuration, configuration.training.loss, "training.loss", labels)
+    return dataclasses.replace(made, trees=_trees(configuration))
 
 
 def baseline(configuration: Configuration, labels: np.ndarray | None = None) -> Candidate | None:
@@ -99,18 +100,18 @@ def _candidate(
             arguments = {**arguments, **dict(zip(("scale", "shift"), of_unit, strict=True))}
             if len(tables) > 1:
                 reason = "must be one loss with `training.region`: an ensemble standardises scores"
-                raise ConfigurationError(key, f"{reason}. Received: {len(tables)} losses")
+                raise ConfigurationError(key, received(reason, f"{len(tables)} losses"))
         make_model = MODELS.get(model.class_)
         if make_model is None:
             make_model = imported(model.class_, "model.class")
             _check_signature(make_model, arguments, model.class_)
-        found = [loss(table, x, scores) for table, x in zip(tables, keys, strict=True)]
-        for one, x in zip(found, keys, strict=True):
-            if configuration.training.workers > 1 and one.reduction not in MEANS:
+        losses = [loss(table, x, scores) for table, x in zip(tables, keys, strict=True)]
+        for made, x in zip(losses, keys, strict=True):
+            if configuration.training.workers > 1 and made.reduction not in MEANS:
                 reason = f"must have the reduction {MEANS[0]} with more than 1 worker"
-                raise ConfigurationError(x, f"{reason}. Received: {one.reduction!r}")
+                raise ConfigurationError(x, received(reason, repr(made.reduction)))
         try:
-            return Candidate(found if len(found) > 1 else found[0], make_model, arguments)
+            return Candidate(losses if len(losses) > 1 else losses[0], make_model, arguments)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"{key}:", f"{error}") from error
 
@@ -120,16 +121,16 @@ def _scores(configuration: Configuration, labels: np.ndarray | None) -> Mapping[
     region, gain = configuration.training.region, configuration.settings.gain
     if region is None or labels is None:
         return None if region is None else {}
-    known = np.unique(labels)
-    if len(known) < 3:
-        wanted = "is for labels that are scores, of more than two values; leave it out for clicks"
-        received = ", ".join(f"{x:g}" for x in known)
-        raise ConfigurationError("training.region", f"{wanted}. Received: labels {received}")
+    values = np.unique(labels)
+    if len(values) < 3:
+        reason = "is for labels that are scores, of more than two values; leave it out for clicks"
+        few = ", ".join(f"{x:g}" for x in values)
+        raise ConfigurationError("training.region", received(reason, f"labels {few}"))
     if isinstance(gain, str):
         return {"scores": labels, "share": region}
-    if not known[0] <= gain < known[-1]:
-        wanted = f"must be from {known[0]:g} to below {known[-1]:g}, as labels of train are"
-        raise ConfigurationError("evaluation.gain", f"{wanted}. Received: {gain:g}")
+    if not values[0] <= gain < values[-1]:
+        reason = f"must be from {values[0]:g} to below {values[-1]:g}, as labels of train are"
+        raise ConfigurationError("evaluation.gain", received(reason, f"{gain:g}"))
     return {"scores": labels, "share": region, "at": gain}
 
 
@@ -137,8 +138,8 @@ def _check_signature(make_model: Any, arguments: Mapping[str, Any], name: str) -
     try:
         inspect.signature(make_model).bind(None, None, **arguments)
     except TypeError as error:
-        wanted = ", ".join(["preparation", "settings", *arguments])
-        reason = f"must name a function of ({wanted}). Received: {name!r}, {error}"
+        parameters = ", ".join(["preparation", "settings", *arguments])
+        reason = received(f"must name a function of ({parameters})", f"{name!r}, {error}")
         raise ConfigurationError("model.class", reason) from error
 
 
@@ -151,7 +152,7 @@ def _trees(configuration: Configuration) -> Trees | None:
         return None
     if configuration.training.region is not None:
         reason = "must be unset with `training.region`: an ensemble standardises scores"
-        raise configuration.error("model.trees", f"{reason}. Received: {table}")
+        raise configuration.error("model.trees", received(reason, table))
     parameters = {name: x for name, x in table.items() if name != "loss"}
     with _placed(configuration):
         try:
@@ -172,19 +173,19 @@ def _import(configuration: Configuration) -> None:
     """Imports the user's files, each under its own name."""
     for file in map(stores.near, configuration.modules):
         name = Path(file).stem
-        known = sys.modules.get(name)
-        if known is not None and getattr(known, "__file__", None) == os.path.abspath(file):
+        loaded = sys.modules.get(name)
+        if loaded is not None and getattr(loaded, "__file__", None) == os.path.abspath(file):
             continue
         spec = importlib.util.spec_from_file_location(name, os.path.abspath(file))
-        if known is not None or spec is None or spec.loader is None:
-            wanted = "must be Python files whose names differ from those of other modules"
-            raise configuration.error("modules", f"{wanted}. Received: {file!r}")
+        if loaded is not None or spec is None or spec.loader is None:
+            expected = "must be Python files whose names differ from those of other modules"
+            raise configuration.error("modules", received(expected, repr(file)))
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
         except Exception as error:  # any exception that the file raises
             del sys.modules[name]
-            reason = f"must be files that can be imported. Received: {file!r}, {error!r}"
+            reason = received("must be files that can be imported", f"{file!r}, {error!r}")
             raise configuration.error("modules", reason) from error
 
 
@@ -212,24 +213,24 @@ def loss(
     """
     if table.get("class") == "design":
         if scores is None:
-            wanted = "needs labels that are scores: name their share that matters, training.region"
-            raise ConfigurationError(key, f"{wanted}. Received: no region")
+            reason = "needs labels that are scores: name their share that matters, training.region"
+            raise ConfigurationError(key, received(reason, "no region"))
         named = {"name": "designed_loss", **table}
         designed: Design = _made(named, key, _ours(), Design, scores)
         return designed.loss
-    found = _made(table, key, _ours(), keras.losses.Loss)
+    made = _made(table, key, _ours(), keras.losses.Loss)
     if scores is not None:
-        if getattr(found, "min_label", -math.inf) > -math.inf:
-            wanted = "must match scores with `training.region`, as MeanSquaredLoss does"
-            raise ConfigurationError(key, f"{wanted}. Received: {table['class']}")
-    elif getattr(found, "label_map", found) is None:
+        if getattr(made, "min_label", -math.inf) > -math.inf:
+            reason = "must match scores with `training.region`, as MeanSquaredLoss does"
+            raise ConfigurationError(key, received(reason, table["class"]))
+    elif getattr(made, "label_map", made) is None:
         raise ConfigurationError(
             key,
             f"must say by `label_map` which score stands for a grade: {table['class']} takes "
             'scores as labels. Accepted: a link, such as {class = "gain"} or, if the labels '
             'are scores, {class = "Identity"}. Received: no `label_map`',
         )
-    return found
+    return made
 
 
 def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
@@ -250,13 +251,13 @@ def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
     kind = keras.optimizers.schedules.LearningRateSchedule
     rate: Any = settings.learning_rate
     if settings.schedule is not None:
-        known = _classes(keras.optimizers.schedules, kind)
+        classes = _classes(keras.optimizers.schedules, kind)
         defaults = {"initial_learning_rate": rate, "decay_steps": settings.epochs * steps}
-        rate = _made(settings.schedule, "training.schedule", known, kind, defaults)
+        rate = _made(settings.schedule, "training.schedule", classes, kind, defaults)
     kind = keras.optimizers.Optimizer
     defaults = {**optimization(settings, steps), "learning_rate": rate}
-    known = _classes(keras.optimizers, kind)
-    return _made(settings.optimizer, "training.optimizer", known, kind, defaults)
+    classes = _classes(keras.optimizers, kind)
+    return _made(settings.optimizer, "training.optimizer", classes, kind, defaults)
 
 
 def imported(name: str, key: str) -> Callable[..., Any]:
@@ -266,51 +267,51 @@ def imported(name: str, key: str) -> Callable[..., Any]:
         ConfigurationError: If there is no such function.
     """
     try:
-        found = pkgutil.resolve_name(name)
+        function = pkgutil.resolve_name(name)
     except (AttributeError, ImportError, ValueError) as error:
-        wanted = "must name a function that can be imported, as `module:function`"
-        raise ConfigurationError(key, f"{wanted}. Received: {name!r}, {error}") from error
-    if not callable(found):
-        raise ConfigurationError(key, f"must name a function. Received: {name!r}, {found!r}")
-    return found
+        reason = "must name a function that can be imported, as `module:function`"
+        raise ConfigurationError(key, received(reason, f"{name!r}, {error}")) from error
+    if not callable(function):
+        raise ConfigurationError(key, received("must name a function", f"{name!r}, {function!r}"))
+    return function
 
 
 def _made(
     table: Mapping[str, Any],
     key: str,
-    known: Names,
+    classes: Names,
     kind: type,
     defaults: Mapping[str, Any] | None = None,
 ) -> Any:
     """Creates the object of a table, with the defaults that its signature accepts."""
     name = table.get("class")
     if not isinstance(name, str):
-        raise ConfigurationError(key, f"must have a `class`, a string. Received: {dict(table)}")
-    make = imported(name, key) if ":" in name else known.get(name)
+        raise ConfigurationError(key, received("must have a `class`, a string", dict(table)))
+    make = imported(name, key) if ":" in name else classes.get(name)
     if make is None:
-        of_kind = sorted(x for x, found in known.items() if _makes(found, kind))
+        of_kind = sorted(x for x, made in classes.items() if _makes(made, kind))
         raise ConfigurationError(f"{key}.class", f"must be one of {choices(name, of_kind)}")
-    arguments = {x: _argument(y, f"{key}.{x}", known) for x, y in table.items() if x != "class"}
+    arguments = {x: _argument(y, f"{key}.{x}", classes) for x, y in table.items() if x != "class"}
     parameters = inspect.signature(make).parameters
     taken = {x: y for x, y in (defaults or {}).items() if x in parameters}
     try:
-        found = make(**{**taken, **arguments})
+        made = make(**{**taken, **arguments})
     except (TypeError, ValueError) as error:
         accepted = ", ".join(x for x in parameters if x not in ("args", "kwargs"))
         reason = f"{name} cannot be made: {error}. Its arguments are: {accepted}"
         raise ConfigurationError(f"{key}:", reason) from error
-    if not isinstance(found, kind):
-        wanted = f"must be an object of {kind.__name__}"
-        raise ConfigurationError(key, f"{wanted}. Received: {type(found).__name__} of {name!r}")
-    return found
+    if not isinstance(made, kind):
+        expected = f"must be an object of {kind.__name__}"
+        raise ConfigurationError(key, received(expected, f"{type(made).__name__} of {name!r}"))
+    return made
 
 
-def _argument(value: Any, key: str, known: Names) -> Any:
+def _argument(value: Any, key: str, classes: Names) -> Any:
     """Creates the value of an argument: a table with a `class`, or `module:function`."""
     if isinstance(value, Mapping) and "class" in value:
-        return _made(value, key, known, object)
+        return _made(value, key, classes, object)
     if isinstance(value, list):
-        return [_argument(item, f"{key}[{number}]", known) for number, item in enumerate(value)]
+        return [_argument(item, f"{key}[{number}]", classes) for number, item in enumerate(value)]
     if isinstance(value, str) and ":" in value:
         return imported(value, key)
     return value
@@ -320,12 +321,12 @@ def _ours() -> Names:
     """The public classes and functions for losses and their arguments, by name."""
     folders = (losses.lambdas, losses.margin, losses.targets, links.labels, links, losses)
     return {
-        name: found
+        name: member
         for folder in folders
-        for name, found in vars(folder).items()
+        for name, member in vars(folder).items()
         if not name.startswith("_")
-        and getattr(found, "__module__", "").startswith("tfrank_sel")
-        and not inspect.isabstract(found)
+        and getattr(member, "__module__", "").startswith("tfrank_sel")
+        and not inspect.isabstract(member)
     }
 
 

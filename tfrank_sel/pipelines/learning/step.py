@@ -11,14 +11,14 @@ import keras
 from tfrank_sel import models
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import Group
-from tfrank_sel.pipelines import interrupts
-from tfrank_sel.pipelines.analysis.statistics import Split
+from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration.training import Settings
-from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.console import Progress, interrupts
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.stored import Earlier
+from tfrank_sel.pipelines.ingestion.inputs import Job
+from tfrank_sel.pipelines.ingestion.stored_lists import Earlier
 from tfrank_sel.pipelines.learning import instantiate, preparation, workers
+from tfrank_sel.refusals import received
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
 from tfrank_sel.training.candidates import Candidate
@@ -45,8 +45,9 @@ class Training:
     job: Job
     progress: Progress
     folder: Path
+    _: dataclasses.KW_ONLY
     candidates: Mapping[str, Candidate]
-    splits: Mapping[str, Split]
+    splits: Mapping[str, DataSplit]
     settings: Settings
     earlier: Earlier | None
     group: Group
@@ -62,9 +63,9 @@ class Training:
         with workers.watched(self.job.place):
             self.group.wait()
             trained = self.together()
-        for name, one in trained.items():
-            one.model.save(self.folder / f"{name}.keras")
-        figures = {name: one.figures() for name, one in trained.items()}
+        for name, fitted in trained.items():
+            fitted.model.save(self.folder / f"{name}.keras")
+        figures = {name: fitted.figures() for name, fitted in trained.items()}
         folders.write_json(self.folder / "training.json", figures)
         shutil.rmtree(self.folder / "backup")
 
@@ -90,7 +91,7 @@ class Training:
                         on_backup=self.job.mirror.sender("train", "backup"),
                     )
                     try:
-                        found = fitting.train(
+                        fitted = fitting.train(
                             candidate,
                             prepared,
                             lists,
@@ -101,15 +102,13 @@ class Training:
                         )
                     except fitting.StartError as error:
                         reason = "to continue a run, losses and network must be the same"
-                        received = f"{reason}. Received: {error}"
-                        raise InputError(
-                            str(self.earlier and self.earlier.path), received
-                        ) from error
+                        run = str(self.earlier and self.earlier.path)
+                        raise InputError(run, received(reason, error)) from error
                     except TreesError as error:
                         raise InputError("model.trees", str(error)) from error
-                    for fit in found.fits:
+                    for fit in fitted.fits:
                         step.tell(str(fit))
-                    trained[name] = found
+                    trained[name] = fitted
         return trained
 
     def _check_losses(self) -> None:

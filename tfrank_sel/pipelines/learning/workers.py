@@ -9,6 +9,7 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import CollectiveGroup, Group, SingleProcess
 from tfrank_sel.distribution.cluster import Cluster
 from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.refusals import received
 
 
 def cluster(configuration: Configuration) -> Cluster:
@@ -18,14 +19,14 @@ def cluster(configuration: Configuration) -> Cluster:
         ConfigurationError: If it is malformed, or its number of workers is not `training.workers`.
     """
     try:
-        found = Cluster.of_environment()
+        members = Cluster.of_environment()
     except ValueError as error:
         raise configuration.error("training.workers:", str(error)) from error
-    count, named = configuration.training.workers, len(found.addresses)
+    count, named = configuration.training.workers, len(members.addresses)
     if named != count:
-        wanted = f"must be the number of workers in TF_CONFIG, {named}"
-        raise configuration.error("training.workers", f"{wanted}. Received: {count}")
-    return found
+        reason = received(f"must be the number of workers in TF_CONFIG, {named}", count)
+        raise configuration.error("training.workers", reason)
+    return members
 
 
 def join(configuration: Configuration, output: str) -> Group:
@@ -45,8 +46,8 @@ def join(configuration: Configuration, output: str) -> Group:
         try:
             return CollectiveGroup()
         except RuntimeError as error:
-            reason = "modules must not run TensorFlow before the workers join"
-            raise InputError(output, f"{reason}. Received: {error}") from error
+            reason = received("modules must not run TensorFlow before the workers join", error)
+            raise InputError(output, reason) from error
 
 
 @contextlib.contextmanager

@@ -4,36 +4,37 @@ import dataclasses
 import datetime
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfrank_sel.data.formats import TableReader
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
-from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.reporting import pages
-from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.refusals import received
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
 MOST = 12  # rows of a list of files, features, slices or anomalies on the card
 
 
-def facts(run: Run) -> dict[str, Any]:
+def facts(run: "Run") -> dict[str, Any]:
     """Returns the facts for the card of a run's model, JSON-ready.
 
     Args:
         run: The run, whose model is evaluated.
     """
     configuration, metric = run.configuration, run.configuration.blessing.metric
-    ingested, found = manifests.read(run.output, "ingest"), run.evaluation
-    assert ingested is not None
+    evaluation = run.evaluation
     settings = run.settings.model_dump().items()
-    slices = {name: x[metric] for name, x in found.slices.items() if name != OVERALL}
+    slices = {name: x[metric] for name, x in evaluation.slices.items() if name != OVERALL}
     return {
         "name": configuration.serving.model_name,
         "description": configuration.serving.description,
         "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "data": {
             "files": [source.path for source in run.job.inputs.sources] if run.job.inputs else [],
-            "made": ingested["made"],
+            "made": run.written["ingest"].made,
             "splits": {
                 name: {"lists": split.statistics.lists, "items": split.statistics.items}
                 for name, split in run.splits.items()
@@ -48,31 +49,31 @@ def facts(run: Run) -> dict[str, Any]:
             "parameters": run.trained["ours"].model.count_params(),
             "settings": {name: value for name, value in settings if value is not None},
         },
-        "against": found.against,
-        "metrics": {name: dataclasses.asdict(x) for name, x in found.overall.items()},
+        "against": evaluation.against,
+        "metrics": {name: dataclasses.asdict(x) for name, x in evaluation.overall.items()},
         "metric": metric,
         "slices": {
             name: dataclasses.asdict(slices[name]) for name in sorted(slices, key=_by(slices))
         },
-        "warnings": [x for x in (ceiling(found, metric),) if x] + warnings(run),
+        "warnings": [x for x in (ceiling(evaluation, metric),) if x] + warnings(run),
         "anomalies": [
-            f"{x['split']}: {', '.join(x['features'])}: expected {x['expected']}. "
-            f"Received: {x['received']}"
+            f"{x['split']}: {', '.join(x['features'])}: "
+            + received(f"expected {x['expected']}", x["received"])
             for x in anomalies(run)
         ],
     }
 
 
-def text(told: Mapping[str, Any]) -> str:
+def text(values: Mapping[str, Any]) -> str:
     """Returns the card in Markdown.
 
     Args:
-        told: Result of `facts`.
+        values: Result of `facts`.
     """
-    return pages.render("card.md.jinja", **told, most=MOST)
+    return pages.render("card.md.jinja", **values, most=MOST)
 
 
-def _by(slices: Mapping[str, Comparison]) -> Any:
+def _by(slices: Mapping[str, MetricComparison]) -> Any:
     """The key that sorts slices, the worst difference first."""
     return lambda name: (slices[name].ours - slices[name].baseline, slices[name].ours)
 
@@ -87,7 +88,7 @@ POSITIONS = ("position", "rank", "slot", "display_position", "display_rank", "sh
 CEILING = 0.97  # share of the way from a random order to the order of the labels
 
 
-def warnings(run: Run) -> list[str]:
+def warnings(run: "Run") -> list[str]:
     """Returns the warnings of a run, as sentences.
 
     Args:
@@ -97,14 +98,14 @@ def warnings(run: Run) -> list[str]:
     return [*_of_data(run), *_of_position(run), *_of_results(run.evaluation, metric)]
 
 
-def ceiling(found: Evaluation, metric: str) -> str:
+def ceiling(evaluation: Evaluation, metric: str) -> str:
     """Describes the highest possible value of a metric; empty if it is 1.
 
     Args:
-        found: The evaluation.
+        evaluation: The evaluation.
         metric: Name of the metric.
     """
-    compared = found.ideal.get(metric)
+    compared = evaluation.ideal.get(metric)
     if compared is None or compared.baseline > 1.0 - 1e-6:
         return ""
     lacking = round(compared.queries * (1.0 - compared.baseline))
@@ -112,38 +113,38 @@ def ceiling(found: Evaluation, metric: str) -> str:
     return f"{lists}: {metric} is at most {compared.baseline:.3f}."
 
 
-def itself(found: Evaluation) -> str:
+def itself(evaluation: Evaluation) -> str:
     """Returns the warning if a model seems to be compared with itself; else an empty text."""
-    if any(x.low or x.high for x in found.overall.values()):
+    if any(x.low or x.high for x in evaluation.overall.values()):
         return ""
     return (
-        f"The model and the {found.against} have equal metrics on each query: they are the same "
-        "model, or rank alike."
+        f"The model and the {evaluation.against} have equal metrics on each query: "
+        "they are the same model, or rank alike."
     )
 
 
-def anomalies(run: Run) -> list[dict[str, Any]]:
+def anomalies(run: "Run") -> list[dict[str, Any]]:
     """Returns the anomalies, the widest first: those of a split and rule as one, with all features.
 
     Args:
         run: The run, whose data is analysed.
     """
-    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    by_rule: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for path in sorted((run.output / "analyze" / "anomalies").glob("*.json")):
         for x in json.loads(path.read_text()):
-            found.setdefault((path.stem, x["rule"], x["action"]), []).append(x)
+            by_rule.setdefault((path.stem, x["rule"], x["action"]), []).append(x)
 
     def width(x: dict[str, Any]) -> tuple[float, int]:
         return x["distance"] or 0.0, x["count"]
 
     groups = []
-    for (split, *_), alike in found.items():
+    for (split, *_), alike in by_rule.items():
         alike.sort(key=width, reverse=True)
         groups.append({**alike[0], "split": split, "features": [x["feature"] for x in alike]})
     return sorted(groups, key=width, reverse=True)
 
 
-def _of_data(run: Run) -> Iterator[str]:
+def _of_data(run: "Run") -> Iterator[str]:
     for group in anomalies(run):
         names = ", ".join(group["features"])
         if group["rule"] == "leak":
@@ -155,7 +156,7 @@ def _of_data(run: Run) -> Iterator[str]:
             yield f"The splits train and {group['split']} share queries: {group['received']}."
 
 
-def _of_position(run: Run) -> Iterator[str]:
+def _of_position(run: "Run") -> Iterator[str]:
     features, given, data = run.records.layout.features, run.job.inputs, run.configuration.data
     corrected = run.configuration.clicks.position or data.propensity
     names = list(features)
@@ -176,8 +177,8 @@ def _of_position(run: Run) -> Iterator[str]:
             )
 
 
-def _of_results(found: Evaluation, metric: str) -> Iterator[str]:
-    chance, ideal = found.chance[metric], found.ideal.get(metric)
+def _of_results(evaluation: Evaluation, metric: str) -> Iterator[str]:
+    chance, ideal = evaluation.chance[metric], evaluation.ideal.get(metric)
     if ideal is not None:
         way, covered = ideal.baseline - chance.baseline, ideal.ours - chance.baseline
         if way > 0.0 and covered >= CEILING * way:
@@ -185,8 +186,8 @@ def _of_results(found: Evaluation, metric: str) -> Iterator[str]:
                 f"{metric} {ideal.ours:.3f} is close to the highest possible value, "
                 f"{ideal.baseline:.3f}: is a feature known only after the label?"
             )
-    if warning := itself(found):
+    if warning := itself(evaluation):
         yield warning
-    for name, compared in found.simple.items():
+    for name, compared in evaluation.simple.items():
         if compared[metric].low <= 0.0:
             yield f"{name} ranks as well: {compared[metric].told(metric, name)}."

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from tfrank_sel.clicks import Propensities
 from tfrank_sel.pipelines.analysis.drift import GRADES
 from tfrank_sel.pipelines.analysis.statistics import Statistics
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Curve
+from tfrank_sel.pipelines.evaluation.evaluation import Curve, MetricComparison
 from tfrank_sel.pipelines.evaluation.inspection import Calibration, Errors
 from tfrank_sel.training.fitting import MemberFit, Trained, each_once
 
@@ -48,8 +48,8 @@ def learning(trained: Mapping[str, Trained]) -> str:
     """Draws validation NDCG and the losses, epoch by epoch."""
 
     fits = each_once(trained)
-    networks = [found for found in fits if found[1].unit == "epoch"]
-    forests = [found for found in fits if found[1].unit == "tree"]
+    networks = [named for named in fits if named[1].unit == "epoch"]
+    forests = [named for named in fits if named[1].unit == "tree"]
 
     def ndcg(axes: Axes, fits: Sequence[tuple[str, MemberFit]], step: str) -> None:
         for number, (name, fit) in enumerate(fits):
@@ -72,9 +72,9 @@ def learning(trained: Mapping[str, Trained]) -> str:
         axes.legend()
 
     drawn = [
-        _svg(f"Validation NDCG at 10 by {step}", functools.partial(ndcg, fits=found, step=step))
-        for step, found in (("epoch", networks), ("tree", forests))
-        if found
+        _svg(f"Validation NDCG at 10 by {step}", functools.partial(ndcg, fits=named, step=step))
+        for step, named in (("epoch", networks), ("tree", forests))
+        if named
     ]
     for name, fit in networks:
         draw = functools.partial(loss, name=name, fit=fit)
@@ -97,54 +97,58 @@ def cutoffs(curves: Mapping[str, Curve]) -> str:
     return _svg("NDCG at each cut-off, with 95 percent intervals", draw, width=4.8)
 
 
-def slices(found: Mapping[str, Mapping[str, Comparison]], metric: str, against: str) -> str:
+def slices(named: Mapping[str, Mapping[str, MetricComparison]], metric: str, against: str) -> str:
     """Draws the difference of our model from the baseline on each slice, with its interval."""
 
     def draw(axes: Axes) -> None:
-        for place, one in enumerate(found.values()):
-            values = one[metric]
+        for place, compared in enumerate(named.values()):
+            values = compared[metric]
             axes.plot([values.low, values.high], [place, place], color=COLORS["ours"])
             axes.plot(values.ours - values.baseline, place, "o", color=COLORS["ours"])
         axes.axvline(0.0, color=_INK, lw=0.8)
-        axes.set_yticks(range(len(found)), list(found))
-        axes.set_ylim(len(found) - 0.5, -0.5)
+        axes.set_yticks(range(len(named)), list(named))
+        axes.set_ylim(len(named) - 0.5, -0.5)
         axes.set(xlabel=f"{metric}: ours - {against}")
 
-    if not found:
+    if not named:
         return ""
     text = f"Difference of {metric} by slice, with 95 percent intervals"
-    return _svg(text, draw, width=4.8, height=0.8 + 0.32 * len(found))
+    return _svg(text, draw, width=4.8, height=0.8 + 0.32 * len(named))
 
 
-def calibration(found: Mapping[str, Calibration]) -> str:
+def calibration(curves: Mapping[str, Calibration]) -> str:
     """Draws the mean label by score, a figure for each model."""
 
-    def draw(axes: Axes, name: str, one: Calibration) -> None:
-        axes.plot(one.scores, one.labels, "o-", color=COLORS[name])
+    def draw(axes: Axes, name: str, curve: Calibration) -> None:
+        axes.plot(curve.scores, curve.labels, "o-", color=COLORS[name])
         axes.set(title=name, xlabel="mean score of a tenth of the items", ylabel="mean label")
 
     return "".join(
-        _svg(f"Mean label by score of {name}", functools.partial(draw, name=name, one=one))
-        for name, one in found.items()
+        _svg(f"Mean label by score of {name}", functools.partial(draw, name=name, curve=curve))
+        for name, curve in curves.items()
     )
 
 
-def errors(found: Mapping[str, Errors], above: float) -> str:
+def errors(by_model: Mapping[str, Errors], above: float) -> str:
     """Draws the error of each model by tenths of the labels."""
 
     def draw(axes: Axes) -> None:
-        for name, one in found.items():
+        for name, curve in by_model.items():
             axes.plot(
-                np.arange(1, len(one.error) + 1), one.error, "o-", color=COLORS[name], label=name
+                np.arange(1, len(curve.error) + 1),
+                curve.error,
+                "o-",
+                color=COLORS[name],
+                label=name,
             )
-        labels = next(iter(found.values())).labels
+        labels = next(iter(by_model.values())).labels
         axes.set_xticks(range(1, len(labels) + 1), [f"{x:.3g}" for x in labels])
         axes.axvline(0.5 + np.searchsorted(labels, above), color=_INK, lw=0.8, ls=":")
         axes.set(xlabel="mean label of a tenth of the items", ylabel="root mean square error")
         axes.legend()
 
     text = "Root mean square error by label; the region is right of the dotted line"
-    return _svg(text, draw, width=4.8) if found else ""
+    return _svg(text, draw, width=4.8) if by_model else ""
 
 
 def shares(splits: Mapping[str, Statistics]) -> str:
@@ -158,34 +162,34 @@ def shares(splits: Mapping[str, Statistics]) -> str:
         axes.step(places, shares[drawn], where="post", color=SPLITS[name], label=name)
 
     def labels(axes: Axes) -> None:
-        grades = sorted({grade for one in splits.values() for grade in one.labels}, key=float)
+        grades = sorted({grade for split in splits.values() for grade in split.labels}, key=float)
         if len(grades) > GRADES:
-            for name, one in splits.items():
-                upto(axes, name, one.labels, one.items)
+            for name, split in splits.items():
+                upto(axes, name, split.labels, split.items)
             axes.set(xlabel="label", ylabel="share of items up to it")
             axes.legend()
             return
         width = 0.8 / len(splits)
-        for i, (name, one) in enumerate(splits.items()):
-            counts = np.array([one.labels.get(grade, 0) for grade in grades])
+        for i, (name, split) in enumerate(splits.items()):
+            counts = np.array([split.labels.get(grade, 0) for grade in grades])
             places = np.arange(len(grades)) + width * (i - 0.5 * (len(splits) - 1))
-            axes.bar(places, counts / one.items, width, color=SPLITS[name], label=name)
+            axes.bar(places, counts / split.items, width, color=SPLITS[name], label=name)
         if len(grades) <= 12:
             axes.set_xticks(range(len(grades)), grades)
         axes.set(xlabel="label", ylabel="share of the items")
         axes.legend()
 
     def list_sizes(axes: Axes) -> None:
-        for name, one in splits.items():
-            upto(axes, name, one.list_sizes, one.lists)
+        for name, split in splits.items():
+            upto(axes, name, split.list_sizes, split.lists)
         axes.set(xlabel="list size", ylabel="share of lists up to it", xscale="log")
 
     return _svg("Shares of labels by split", labels) + _svg("List sizes by split", list_sizes)
 
 
-def propensities(found: Propensities) -> str:
+def propensities(estimate: Propensities) -> str:
     """Draws the propensity of each position, with its interval."""
-    return _svg("Propensity of each position, with 95 percent intervals", found.draw, width=4.8)
+    return _svg("Propensity of each position, with 95 percent intervals", estimate.draw, width=4.8)
 
 
 def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:

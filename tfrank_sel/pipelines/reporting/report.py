@@ -4,7 +4,7 @@ import collections
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,16 +14,18 @@ from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
 from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines.analysis import sketches
-from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
+from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
 from tfrank_sel.pipelines.configuration import Configuration, load
 from tfrank_sel.pipelines.evaluation import inspection
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.files import folders, manifests
-from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES
-from tfrank_sel.pipelines.ingestion.stored import Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
 from tfrank_sel.pipelines.reporting import card, figures, pages
-from tfrank_sel.pipelines.runs import Run
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
 SAMPLES = 3
 SHOWN = 10  # items of a sample
@@ -33,12 +35,11 @@ _ELSEWHERE = ("features", "data.train", "data.validation", "data.test", "data.da
 BARS = 24
 
 
-def write(run: Run, seconds: Mapping[str, float]) -> Path:
+def write(run: "Run") -> Path:
     """Writes `report.html` of a run.
 
     Args:
         run: The run, all of whose steps are done.
-        seconds: Duration of each part of the steps.
 
     Returns:
         The page.
@@ -62,20 +63,17 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
     page = pages.render(
         "report.html.jinja",
         told=told,
-        warnings=[
-            *card.warnings(run),
-            *filter(None, [champion and card.itself(champion)]),
-        ],
+        warnings=[*card.warnings(run), *filter(None, [champion and card.itself(champion)])],
         ceiling=card.ceiling(measured, "NDCG@10"),
         kinds=_kinds(told["features"]),
         propensities=propensities,
-        made=manifests.read(run.output, "push"),
+        made=run.written["push"],
         label=run.configuration.data.label,
         above=above,
         measured=measured,
-        training={name: one.figures() for name, one in trained.items()},
+        training={name: fitted.figures() for name, fitted in trained.items()},
         settings=_changed(run.configuration),
-        seconds=seconds,
+        seconds=run.seconds,
         slices=_slices(measured),
         blessing=judged,
         champion=champion,
@@ -110,57 +108,57 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
     return path
 
 
-def _slices(found: Evaluation) -> dict[str, Mapping[str, Comparison]]:
+def _slices(evaluation: Evaluation) -> dict[str, Mapping[str, MetricComparison]]:
     """The slices of some of the queries, and of more than one."""
-    total = found.overall["NDCG@10"].queries
+    total = evaluation.overall["NDCG@10"].queries
     return {
         name: compared
-        for name, compared in found.slices.items()
+        for name, compared in evaluation.slices.items()
         if 1 < compared["NDCG@10"].queries < total
     }
 
 
 def _kinds(features: Mapping[str, str]) -> dict[str, list[str]]:
     """The names of the features of each type, the most frequent type first."""
-    found = collections.defaultdict(list)
+    names = collections.defaultdict(list)
     for name, kind in features.items():
-        found[kind].append(name)
-    return dict(sorted(found.items(), key=lambda one: -len(one[1])))
+        names[kind].append(name)
+    return dict(sorted(names.items(), key=lambda item: -len(item[1])))
 
 
 def _changed(configuration: Configuration) -> list[tuple[str, Any, Any]]:
     """The keys whose values are not the defaults, with both values."""
     values, defaults = (x.model_dump(mode="json", by_alias=True) for x in (configuration, load()))
     return [
-        found
+        difference
         for key, value in values.items()
-        for found in manifests.differences(key, value, defaults[key])
-        if not found[0].startswith(_ELSEWHERE)
+        for difference in manifests.differences(key, value, defaults[key])
+        if not difference[0].startswith(_ELSEWHERE)
     ]
 
 
-def _texts(found: Statistics) -> Iterator[dict[str, Any]]:
+def _texts(statistics: Statistics) -> Iterator[dict[str, Any]]:
     """A row of the table for each feature of texts."""
-    for name, counts in found.texts.items():
+    for name, counts in statistics.texts.items():
         often = [(value, count) for value, count in counts.items() if value]
         yield {
             "name": name,
-            "missing": counts.get("", 0) / found.items,
+            "missing": counts.get("", 0) / statistics.items,
             "values": len(often),
-            "often": [(value, count / found.items) for value, count in often[:5]],
+            "often": [(value, count / statistics.items) for value, count in often[:5]],
         }
 
 
-def _features(found: Statistics) -> Iterator[dict[str, Any]]:
+def _features(statistics: Statistics) -> Iterator[dict[str, Any]]:
     """A row of the table for each feature that is a number."""
-    measures = found.features
-    for i, name in enumerate(found.names):
+    measures = statistics.features
+    for i, name in enumerate(statistics.names):
         low, high = measures["p01"][i], measures["p99"][i]
         yield {
             "name": name,
-            "bars": _bars(found.histograms[i], low, high),
-            "zeros": measures["zeros"][i] / found.items,
-            "missing": measures["missing"][i] / found.items,
+            "bars": _bars(statistics.histograms[i], low, high),
+            "zeros": measures["zeros"][i] / statistics.items,
+            "missing": measures["missing"][i] / statistics.items,
             **{key: measures[key][i] for key in ("min", "p50", "mean", "max", "std")},
         }
 
@@ -177,17 +175,17 @@ def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
 
 def _samples(
     models: Mapping[str, Scorer],
-    split: Split,
+    split: DataSplit,
     gain: str | float,
     features: Mapping[str, Sequence[tuple[str, int]]],
 ) -> Iterator[dict[str, Any]]:
     """Some lists with different labels as the models rank them, with values of these features."""
     measure, left = metrics.NDCG(**gain_arguments(gain), ties=AVERAGED), SAMPLES
     spec = split.spec
-    for one in stored.lists(split.shards, spec):
-        if one.labels.min() == one.labels.max():
+    for item_list in stored_lists.lists(split.shards, spec):
+        if item_list.labels.min() == item_list.labels.max():
             continue
-        inputs = stored.batch_of(one, spec)
+        inputs = stored_lists.batch_of(item_list, spec)
         scores = {name: model(inputs).numpy()[0] for name, model in models.items()}
         ranks = {
             name: np.argsort(np.argsort(-score, kind="stable")) + 1
@@ -197,23 +195,23 @@ def _samples(
         parts = inspection.explained(models["ours"], split.layout, inputs, best[:2].tolist())
         rows = [
             {
-                "document": one.doc_ids[i] if one.doc_ids else f"item {i + 1}",
-                "label": float(one.labels[i]),
+                "document": item_list.doc_ids[i] if item_list.doc_ids else f"item {i + 1}",
+                "label": float(item_list.labels[i]),
                 "score": float(scores["ours"][i]),
                 **{name: int(rank[i]) for name, rank in ranks.items()},
-                "values": [_value(one, spec, i, columns) for columns in features.values()],
+                "values": [_value(item_list, spec, i, columns) for columns in features.values()],
             }
             for i in best
         ]
         yield {
-            "query": one.query_id,
-            "size": len(one.labels),
+            "query": item_list.query_id,
+            "size": len(item_list.labels),
             "rows": rows,
             "features": list(features),
             "gap": sum(parts.values()),
             "parts": [part for part in list(parts.items())[:WITH_VALUES] if part[1]],
             "ndcg": {
-                name: float(measure.curve(one.labels[None], score[None], [10])[0, 0])
+                name: float(measure.curve(item_list.labels[None], score[None], [10])[0, 0])
                 for name, score in scores.items()
             },
         }
@@ -223,14 +221,14 @@ def _samples(
 
 
 def _value(
-    one: data.ItemList, spec: data.FeatureSpec, item: int, columns: Sequence[tuple[str, int]]
+    item_list: data.ItemList, spec: data.FeatureSpec, item: int, columns: Sequence[tuple[str, int]]
 ) -> str:
     """The values of a feature of an item, as text."""
-    found = []
+    texts = []
     for kind, column in columns:
         if kind == spec.features:
-            number = float(one.features[item, column])
-            found.append("" if np.isnan(number) else f"{number:.4g}")
+            number = float(item_list.features[item, column])
+            texts.append("" if np.isnan(number) else f"{number:.4g}")
         else:
-            found.append(str(one.texts[item, column]))  # type: ignore[index]
-    return ", ".join(filter(None, found))
+            texts.append(str(item_list.texts[item, column]))  # type: ignore[index]
+    return ", ".join(filter(None, texts))

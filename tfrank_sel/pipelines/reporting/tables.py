@@ -1,19 +1,22 @@
 """Tables of a run on a console."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
 
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
-from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.training.fitting import Trained
 
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
-def tables(run: Run, seconds: Mapping[str, float]) -> list[Table]:
+
+def tables(run: "Run") -> list[Table]:
     """Returns the tables of a finished run."""
     metric = run.configuration.blessing.metric
     return [
-        _seconds(seconds),
+        _seconds(run.seconds),
         _speed(run.trained),
         slices_table(run.evaluation, metric),
         comparison_table(run.evaluation.overall, run.evaluation.against),
@@ -21,7 +24,7 @@ def tables(run: Run, seconds: Mapping[str, float]) -> list[Table]:
 
 
 def comparison_table(
-    comparisons: Mapping[str, Comparison], against: str, ours: str = "ours"
+    comparisons: Mapping[str, MetricComparison], against: str, ours: str = "ours"
 ) -> Table:
     """Returns the table of metrics: baseline, ours, and the interval of the difference."""
     table = Table("metric", against, ours, f"{ours} - {against} (95 % interval)")
@@ -34,7 +37,7 @@ def _speed(trained: Mapping[str, Trained]) -> Table:
     """Returns the table of training speed."""
     loss = Column("loss", no_wrap=True)  # others give way on a narrow terminal
     table = Table("training", loss, "epochs, trees", "ms per step", "lists/s", "items/s")
-    for name, fit in ((name, fit) for name, one in trained.items() for fit in one.fits):
+    for name, fit in ((name, fit) for name, model in trained.items() for fit in model.fits):
         table.add_row(
             name,
             fit.loss,
@@ -64,6 +67,6 @@ def slices_table(evaluation: Evaluation, metric: str, ours: str = "ours") -> Tab
     return table
 
 
-def _cells(value: Comparison) -> tuple[str, str, str]:
+def _cells(value: MetricComparison) -> tuple[str, str, str]:
     difference = f"{value.ours - value.baseline:+.4f} ({value.low:+.4f} to {value.high:+.4f})"
     return f"{value.baseline:.4f}", f"{value.ours:.4f}", difference

@@ -21,6 +21,8 @@ from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import CONFIG, MODULE, SET, Given, keys
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.refusals import received
 
 app = Application(ConfigurationError, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -68,21 +70,17 @@ def run(
     """
     configuration = _loaded(given)
     if (data is None) != configuration.data.synthetic:
-        received = "neither" if data is None else "both"
-        raise typer.BadParameter(f"expected either --data or --synthetic. Received: {received}")
+        which = "neither" if data is None else "both"
+        raise typer.BadParameter(received("expected either --data or --synthetic", which))
     if data is not None and not data.is_dir():
-        raise typer.BadParameter(f"--data must be a folder. Received: {data}")
+        raise typer.BadParameter(received("--data must be a folder", data))
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
-    console, log, metadata = (
-        Console(highlight=False),
-        output / "run.log",
-        output / "metadata.sqlite",
-    )
+    console = Console(highlight=False)
+    log, metadata = output / "run.log", output / "metadata.sqlite"
     console.print(f"TFX and Beam log to {log}")
     with _logged(log):
         with console.status("loading TFX"):
-            from tfrank_sel.pipelines import console as shown
             from tfrank_sel.pipelines.reporting import tables
             from tfrank_sel.pipelines.tfx import local
         composed = _composed(
@@ -95,7 +93,7 @@ def run(
             metadata=str(metadata),
             beam_options=beam_option,
         )
-        outcome = local.run(composed, metadata, shown.Progress(console))
+        outcome = local.run(composed, metadata, Progress(console))
     console.print(tables.comparison_table(outcome.overall, outcome.against))
     if outcome.version is None:
         print(f"Not pushed: {'; '.join(outcome.objections)}", file=sys.stderr)
@@ -137,7 +135,7 @@ def _composed(
     configuration: Configuration, data: Any, root: str, serving: str, **options: Any
 ) -> Any:
     """The pipeline of a configuration; folders and further options are those of `pipeline`."""
-    from tfrank_sel.pipelines.ingestion.resolved import columns
+    from tfrank_sel.pipelines.ingestion.inputs import columns
     from tfrank_sel.pipelines.learning import instantiate
     from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
@@ -158,10 +156,10 @@ def _loaded(given: Given) -> Configuration:
     configuration = given.load()
     if (position := configuration.clicks.position) is not None:
         reason = "must be unset: correct the log by `tfrank-sel-clicks` before"
-        raise configuration.error("clicks.position", f"{reason}. Received: {position!r}")
+        raise configuration.error("clicks.position", received(reason, repr(position)))
     if (region := configuration.training.region) is not None:
         reason = "must be unset: a TFX pipeline takes grades"
-        raise configuration.error("training.region", f"{reason}. Received: {region:g}")
+        raise configuration.error("training.region", received(reason, f"{region:g}"))
     return configuration
 
 
@@ -169,11 +167,11 @@ def _synthesise(output: Path, seed: int) -> Path:
     """Writes synthetic lists, and one of the queries as a LETOR file to test the server."""
     from tfrank_sel.data import letor, synthetic
     from tfrank_sel.pipelines.files import folders
-    from tfrank_sel.pipelines.tfx import lists
+    from tfrank_sel.pipelines.tfx import sequences
 
     made = list(synthetic.lists(SYNTHETIC_LISTS, max_list_size=SYNTHETIC_LIST_SIZE, seed=seed))
-    lists.write(output / "data" / "lists.tfrecord", made)
-    tried = next(one for one in made if len(one.labels) == SYNTHETIC_LIST_SIZE)
+    sequences.write(output / "data" / "lists.tfrecord", made)
+    tried = next(item_list for item_list in made if len(item_list.labels) == SYNTHETIC_LIST_SIZE)
     folders.write_text(output / "one_query.txt", letor.text(tried))
     return output / "data"
 

@@ -13,6 +13,7 @@ from tfx.utils import io_utils
 from tfrank_sel import data, models
 from tfrank_sel.features import Feature
 from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.refusals import received
 
 MODEL, SCALING = "model.keras", "scaling.json"
 
@@ -54,14 +55,14 @@ def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Prepar
     Raises:
         tfrank_sel.data.InputError: If the artefact has no base model, or one with other features.
     """
-    found = models.Preparation.from_config(_scaling(artefact)["preparation"])
-    known, wanted = found.features or {}, {name: kind.config() for name, kind in features.items()}
-    other = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
-    if other or list(known) != list(wanted):
+    before = models.Preparation.from_config(_scaling(artefact)["preparation"])
+    old, new = before.features or {}, {name: kind.config() for name, kind in features.items()}
+    other = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if other or list(old) != list(new):
         reason = "the base model must have the features of the lists, of the same types and order"
         received = ", ".join(other) or "another order"
         raise data.InputError(artefact, f"{reason}. Differences: {received}")
-    return found
+    return before
 
 
 def model(artefact: str) -> keras.Model:
@@ -81,7 +82,7 @@ def model(artefact: str) -> keras.Model:
             return keras.models.load_model(file, compile=False)
         except (TypeError, ValueError) as error:
             reason = "the classes of the base model must be known to this pipeline"
-            raise data.InputError(artefact, f"{reason}. Received: {error}") from error
+            raise data.InputError(artefact, received(reason, error)) from error
 
 
 def _scaling(artefact: str) -> dict[str, Any]:
@@ -92,6 +93,6 @@ def _file(artefact: str, name: str) -> str:
     path = os.path.join(artefact, name)
     if not fileio.exists(path):
         wanted = f"the artefact of a base model must contain {name}, written by Trainer"
-        reason = f"{wanted}. Received: none. Run once without a warm start to write it"
+        reason = received(wanted, "none. Run once without a warm start to write it")
         raise data.InputError(artefact, reason)
     return path

@@ -21,8 +21,8 @@ from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import evaluate
 from tfrank_sel.pipelines.evaluation.saved import SavedScorer
-from tfrank_sel.pipelines.push import side_by_side
-from tfrank_sel.pipelines.tfx.lists import SequenceExamples, SequenceSchema, pattern, records
+from tfrank_sel.pipelines.push.step import side_by_side
+from tfrank_sel.pipelines.tfx.sequences import SequenceExamples, SequenceSchema, pattern, records
 
 _log = logging.getLogger(__name__)
 
@@ -62,8 +62,8 @@ def Evaluator(  # noqa: N802
         against="champion",
         pipeline=beam_pipeline,
     )
-    one_by_one = (layout.named(found)[0] for found in records(test).batch(1))
-    with_items = (one for one in one_by_one if one["mask"].shape[1])
+    one_by_one = (layout.named(serialized)[0] for serialized in records(test).batch(1))
+    with_items = (inputs for inputs in one_by_one if inputs["mask"].shape[1])
     compared = side_by_side(ours, champion, with_items)
     milliseconds = compared["milliseconds"]["ours"]["p99"]
     blessed = bless(evaluated, Rules(**json.loads(rules)), milliseconds=milliseconds)
@@ -103,14 +103,14 @@ def _write(
     blessing: standard_artifacts.ModelBlessing,
     model: standard_artifacts.Model,
     baseline: standard_artifacts.Model | None,
-    found: Blessing,
+    outcome: Blessing,
 ) -> None:
     """Writes the blessing in the format of the stock Evaluator, for Resolver and Pusher."""
-    name = constants.BLESSED_FILE_NAME if found.blessed else constants.NOT_BLESSED_FILE_NAME
+    name = constants.BLESSED_FILE_NAME if outcome.blessed else constants.NOT_BLESSED_FILE_NAME
     io_utils.write_string_file(os.path.join(blessing.uri, name), "")
-    blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, int(found.blessed))
+    blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, int(outcome.blessed))
     blessing.set_string_custom_property(
-        constants.ARTIFACT_PROPERTY_BLESSING_MESSAGE_KEY, "; ".join(found.reasons)
+        constants.ARTIFACT_PROPERTY_BLESSING_MESSAGE_KEY, "; ".join(outcome.reasons)
     )
     blessing.set_string_custom_property(
         constants.ARTIFACT_PROPERTY_CURRENT_MODEL_URI_KEY, model.uri

@@ -25,8 +25,9 @@ from tfx.v1.dsl.components import InputArtifact, OutputArtifact, Parameter, comp
 
 from tfrank_sel import export
 from tfrank_sel.data.schema import Columns, Schema
-from tfrank_sel.pipelines.tfx.lists import SequenceSchema, pattern, requests
-from tfrank_sel.pipelines.trial import TOLERANCE, difference
+from tfrank_sel.pipelines.export.requests import TOLERANCE, difference
+from tfrank_sel.pipelines.tfx.sequences import SequenceSchema, pattern, requests
+from tfrank_sel.refusals import received
 
 NAME = "ranker"
 
@@ -62,15 +63,15 @@ def InfraValidator(  # noqa: N802
         with served(path_utils.serving_model_path(model.uri), start_seconds) as server:
             milliseconds = check(server, asked, layout, most_milliseconds)
     except RefusalError as refusal:
-        outcome, told = 0, str(refusal)
+        outcome, message = 0, str(refusal)
     else:
-        outcome, told = 1, f"{len(asked)} lists ranked, p99 {milliseconds:.1f} ms"
+        outcome, message = 1, f"{len(asked)} lists ranked, p99 {milliseconds:.1f} ms"
     # in the format of the stock InfraValidator, for Pusher
     name = "INFRA_BLESSED" if outcome else "INFRA_NOT_BLESSED"
-    io_utils.write_string_file(os.path.join(blessing.uri, name), told + "\n")
+    io_utils.write_string_file(os.path.join(blessing.uri, name), message + "\n")
     blessing.set_int_custom_property("blessed", outcome)
-    blessing.set_string_custom_property("blessing_message", told)
-    _log.info("%s: %s", name.lower().replace("_", " "), told)
+    blessing.set_string_custom_property("blessing_message", message)
+    _log.info("%s: %s", name.lower().replace("_", " "), message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,14 +141,14 @@ def check(server: Server, asked: list[bytes], layout: Schema, most_milliseconds:
     seconds = []
     with grpc.insecure_channel(server.grpc) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        for one in asked:
-            inputs = export.dense_inputs(tf.constant([one]), layout.types or layout.spec)
+        for example in asked:
+            inputs = export.dense_inputs(tf.constant([example]), layout.types or layout.spec)
             expected = loaded.signatures["predict"](**inputs)["scores"].numpy()
             began = time.perf_counter()
-            scores = _by_grpc(stub, one)
+            scores = _by_grpc(stub, example)
             seconds.append(time.perf_counter() - began)
             _compare("gRPC", scores, expected)
-            _compare("REST", _by_rest(server.rest, one), expected)
+            _compare("REST", _by_rest(server.rest, example), expected)
     slowest = 1e3 * float(np.percentile(seconds, 99))
     if not slowest <= most_milliseconds:
         raise RefusalError(
@@ -160,8 +161,8 @@ def _addresses(server: subprocess.Popen[bytes], log: Path, seconds: float) -> tu
     """Waits until the server prints its addresses."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        if found := _SERVING.search(log.read_text()):
-            return found[1], found[2]
+        if match := _SERVING.search(log.read_text()):
+            return match[1], match[2]
         if server.poll() is not None:
             break
         time.sleep(0.1)
@@ -169,32 +170,31 @@ def _addresses(server: subprocess.Popen[bytes], log: Path, seconds: float) -> tu
     raise RefusalError(f"the server must start within {seconds:g} s. Output: {' '.join(said)!r}")
 
 
-def _by_grpc(stub: prediction_service_pb2_grpc.PredictionServiceStub, one: bytes) -> np.ndarray:
+def _by_grpc(stub: prediction_service_pb2_grpc.PredictionServiceStub, example: bytes) -> np.ndarray:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = NAME
-    request.inputs["examples"].CopyFrom(tf.make_tensor_proto([one]))
+    request.inputs["examples"].CopyFrom(tf.make_tensor_proto([example]))
     try:
         answer = stub.Predict(request, timeout=60.0)
     except grpc.RpcError as error:
-        raise RefusalError(
-            f"gRPC must answer. Received: {error.code()}: {error.details()}"
-        ) from error
+        reason = received("gRPC must answer", f"{error.code()}: {error.details()}")
+        raise RefusalError(reason) from error
     return tf.make_ndarray(answer.outputs["scores"])
 
 
-def _by_rest(base: str, one: bytes) -> np.ndarray:
-    body = json.dumps({"inputs": {"examples": [{"b64": base64.b64encode(one).decode()}]}})
+def _by_rest(base: str, example: bytes) -> np.ndarray:
+    body = json.dumps({"inputs": {"examples": [{"b64": base64.b64encode(example).decode()}]}})
     try:
         with urllib.request.urlopen(f"{base}:predict", body.encode(), timeout=60.0) as answer:
             return np.array(json.load(answer)["outputs"]["scores"])
     except OSError as error:
-        raise RefusalError(f"REST must answer. Received: {error}") from error
+        raise RefusalError(received("REST must answer", error)) from error
 
 
 def _compare(way: str, scores: np.ndarray, expected: np.ndarray) -> None:
     wanted = f"{way} must give the model's scores, {expected.shape}, to {TOLERANCE:g}"
     if scores.shape != expected.shape:
-        raise RefusalError(f"{wanted}. Received: {scores.shape}")
+        raise RefusalError(received(wanted, scores.shape))
     gap = difference(scores, expected)
     if not gap <= TOLERANCE:
-        raise RefusalError(f"{wanted}. Received: a difference of {gap:.3g}")
+        raise RefusalError(received(wanted, f"a difference of {gap:.3g}"))

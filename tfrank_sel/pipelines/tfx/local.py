@@ -13,8 +13,8 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 from tfx import v1 as tfx
 
-from tfrank_sel.pipelines.console import Part, Progress
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison
+from tfrank_sel.pipelines.console import Activity, Progress
+from tfrank_sel.pipelines.evaluation.evaluation import MetricComparison
 
 _COMPONENT = re.compile(r"Component (\S+) is (running|finished)\.")
 
@@ -32,7 +32,7 @@ class Outcome:
 
     version: Path | None
     objections: tuple[str, ...]
-    overall: Mapping[str, Comparison]
+    overall: Mapping[str, MetricComparison]
     against: str
 
 
@@ -52,9 +52,9 @@ def run(pipeline: tfx.dsl.Pipeline, metadata: Path, progress: Progress) -> Outco
     # otherwise saving a model would reduce the log level
     absl.logging.set_verbosity(absl.logging.INFO)
     with contextlib.ExitStack() as handlers, contextlib.ExitStack() as steps:
-        told = logging.StreamHandler()
-        told.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
-        for handler in (told, _Shown(progress, steps)):
+        stream = logging.StreamHandler()
+        stream.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+        for handler in (stream, _Shown(progress, steps)):
             root.addHandler(handler)
             handlers.callback(root.removeHandler, handler)
         tfx.orchestration.LocalDagRunner().run(pipeline)
@@ -68,14 +68,14 @@ class _Shown(logging.Handler):
         super().__init__()
         self._progress = progress
         self._steps = steps
-        self._step: Part | None = None
+        self._step: Activity | None = None
         self._last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        if found := _COMPONENT.fullmatch(message):
-            if found[2] == "running":
-                self._step = self._steps.enter_context(self._progress.step(found[1]))
+        if match := _COMPONENT.fullmatch(message):
+            if match[2] == "running":
+                self._step = self._steps.enter_context(self._progress.step(match[1]))
                 return
             if self._step is not None and self._last:
                 self._step.tell(self._last)
@@ -98,7 +98,7 @@ def outcome(metadata: Path) -> Outcome:
     version = (
         Path(pushed["pushed_destination"].string_value) if pushed["pushed"].int_value else None
     )
-    overall = {name: Comparison(**figures) for name, figures in evaluation["metrics"].items()}
+    overall = {name: MetricComparison(**figures) for name, figures in evaluation["metrics"].items()}
     return Outcome(version, tuple(objections), overall, evaluation["against"])
 
 
@@ -106,5 +106,5 @@ def latest(metadata: Path, kind: str) -> metadata_store_pb2.Artifact:
     """Returns the latest artefact of a kind, such as `ModelBlessing`, from a metadata store."""
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = str(metadata)
-    found = metadata_store.MetadataStore(config).get_artifacts_by_type(kind)
-    return max(found, key=lambda artifact: artifact.id)
+    artefacts = metadata_store.MetadataStore(config).get_artifacts_by_type(kind)
+    return max(artefacts, key=lambda artifact: artifact.id)

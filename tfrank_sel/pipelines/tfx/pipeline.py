@@ -70,7 +70,7 @@ def pipeline(
     """
     _check(gates)
     columns = columns or Columns()
-    told = json.dumps(columns.get_config())
+    columns_config = json.dumps(columns.get_config())
     examples = tfx.components.ImportExampleGen(
         input_base=data,
         output_config=example_gen_pb2.Output(
@@ -102,7 +102,7 @@ def pipeline(
     scaling = Scaling(
         examples=lists,
         schema=schema,
-        columns=told,
+        columns=columns_config,
         champion=champion,
         warm_start=int(warm_start),
         gates=gates.model_dump_json(),
@@ -116,7 +116,7 @@ def pipeline(
         custom_config={
             "settings": settings.model_dump(),
             "candidate": candidate.get_config(),
-            "columns": told,  # not as a dict, whose keys TFX would sort
+            "columns": columns_config,  # not as a dict, whose keys TFX would sort
         },
     )
     model = trainer.outputs["model"]
@@ -125,7 +125,7 @@ def pipeline(
         schema=schema,
         model=model,
         baseline_model=champion,
-        columns=told,
+        columns=columns_config,
         rules=json.dumps(rules.model_dump()),
         seed=settings.seed,
     )
@@ -133,7 +133,7 @@ def pipeline(
         model=model,
         examples=lists,
         schema=schema,
-        columns=told,
+        columns=columns_config,
         most_milliseconds=most_milliseconds,
     )
     pusher = tfx.components.Pusher(

@@ -25,15 +25,16 @@ from tfx.v1.dsl.components import (
 from tfrank_sel import models
 from tfrank_sel.data.packed import Items
 from tfrank_sel.data.schema import Columns, Schema
-from tfrank_sel.pipelines import beams
 from tfrank_sel.pipelines.analysis import drift, gates as gating
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
 from tfrank_sel.pipelines.analysis.step import check_named
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.learning.preparation import prepared
+from tfrank_sel.pipelines.runners import beams
 from tfrank_sel.pipelines.tfx import base_models
-from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, SequenceSchema, pattern
+from tfrank_sel.pipelines.tfx.sequences import PARSED_AT_ONCE, SequenceSchema, pattern
+from tfrank_sel.refusals import refusal
 
 SPLITS = ("train", "eval", "test")
 
@@ -74,31 +75,31 @@ def Scaling(  # noqa: N802
                 | f"Values[{split}]" >> beam.Map(dataclasses.asdict)
             )
             beams.gather(values, os.path.join(scratch, split))
-    told = {split: next(beams.gathered(os.path.join(scratch, split))) for split in SPLITS}
+    summaries = {split: next(beams.gathered(os.path.join(scratch, split))) for split in SPLITS}
     fileio.rmtree(scratch)
-    found = {split: Statistics.of(values) for split, values in told.items()}
-    config = described(found, layout, before)
+    statistics = {split: Statistics.of(values) for split, values in summaries.items()}
+    config = described(statistics, layout, before)
     reference = base_models.statistics(champion.uri) if champion else None
-    check(found, reference, layout.columns.measures["label"], Gates.model_validate_json(gates))
+    check(statistics, reference, layout.columns.measures["label"], Gates.model_validate_json(gates))
     io_utils.write_string_file(os.path.join(scaling.uri, base_models.SCALING), json.dumps(config))
 
 
 def items(serialized: Sequence[bytes], layout: SequenceSchema) -> Items:
     """Returns the items of serialized lists."""
     inputs, labels, *_ = layout.inputs(tf.constant(serialized))
-    found = {name: x.numpy() for name, x in inputs.items()}
-    mask = found["mask"]
-    texts = found["texts"][mask] if "texts" in found else np.zeros([mask.sum(), 0], object)
-    return Items(mask.sum(axis=1), labels.numpy()[mask], found["features"][mask], texts)
+    arrays = {name: x.numpy() for name, x in inputs.items()}
+    mask = arrays["mask"]
+    texts = arrays["texts"][mask] if "texts" in arrays else np.zeros([mask.sum(), 0], object)
+    return Items(mask.sum(axis=1), labels.numpy()[mask], arrays["features"][mask], texts)
 
 
 def described(
-    found: Mapping[str, Statistics], schema: Schema, before: models.Preparation | None = None
+    by_split: Mapping[str, Statistics], schema: Schema, before: models.Preparation | None = None
 ) -> dict[str, Any]:
     """Returns the inputs for Trainer, as JSON-ready values.
 
     Args:
-        found: The statistics of the splits, by name.
+        by_split: The statistics of the splits, by name.
         schema: Schema of their lists.
         before: As in `preparation.prepared`.
 
@@ -110,21 +111,21 @@ def described(
         ValueError: If a split has no item.
         tfrank_sel.data.InputError: If a vocabulary would be empty.
     """
-    for split, statistics in found.items():
+    for split, statistics in by_split.items():
         if not statistics.items:
-            raise ValueError(f"the split {split!r} must hold a list with items. Received: none")
-    train = found["train"]
+            raise refusal(f"the split {split!r} must hold a list with items", "none")
+    train = by_split["train"]
     preparation = prepared(train, schema, True, before)
     return {"preparation": preparation.get_config(), "statistics": dataclasses.asdict(train)}
 
 
 def check(
-    found: Mapping[str, Statistics], reference: Statistics | None, label: str, gates: Gates
+    by_split: Mapping[str, Statistics], reference: Statistics | None, label: str, gates: Gates
 ) -> None:
     """Logs the anomalies of splits, and checks them against the gates.
 
     Args:
-        found: The statistics of the splits, by name, by name; the others are compared with `train`.
+        by_split: The statistics of the splits, by name; the others are compared with `train`.
         reference: Training statistics of the champion, to compare `train` with.
         label: Name of the label.
         gates: The gates.
@@ -133,11 +134,11 @@ def check(
         GateError: If an anomaly fails.
         tfrank_sel.data.InputError: If a gate names an unknown feature.
     """
-    train = found["train"]
+    train = by_split["train"]
     check_named(gates, label, [x for x in (train, reference) if x])
     anomalies = {
         split: drift.anomalies(train, statistics, label=label, gates=gates)
-        for split, statistics in found.items()
+        for split, statistics in by_split.items()
         if split != "train"
     }
     if reference is not None:

@@ -14,7 +14,7 @@ from tfrank_sel import data, export, models
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.learning import instantiate
-from tfrank_sel.pipelines.tfx import base_models, lists
+from tfrank_sel.pipelines.tfx import base_models, sequences
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
 from tfrank_sel.training.candidates import Candidate
@@ -37,31 +37,32 @@ def run_fn(fn_args: FnArgs) -> None:
     Raises:
         tfrank_sel.data.InputError: If the artefact of `base_model` has no model that fits.
     """
-    config, known = fn_args.custom_config, fn_args.hyperparameters
+    config, hyperparameters = fn_args.custom_config, fn_args.hyperparameters
     settings, candidate = Settings(**config["settings"]), Candidate.from_config(config["candidate"])
     columns = Columns.from_config(json.loads(config["columns"]))
-    layout = lists.SequenceSchema.load(os.path.dirname(fn_args.schema_path), columns)
+    layout = sequences.SequenceSchema.load(os.path.dirname(fn_args.schema_path), columns)
     base = fn_args.base_model and os.path.dirname(fn_args.base_model)
     start = base and base_models.model(base)
-    train, held_out = (lists.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
+    train, held_out = (sequences.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
     with tempfile.TemporaryDirectory() as folder:
         learned, measured = (
-            records.batch(lists.PARSED_AT_ONCE).map(layout.inputs) for records in (train, held_out)
+            records.batch(sequences.PARSED_AT_ONCE).map(layout.inputs)
+            for records in (train, held_out)
         )
         prepared = PreparedLists(learned, measured, settings, Path(folder) / "prepared")
-        preparation = models.Preparation.from_config(known["preparation"])
+        preparation = models.Preparation.from_config(hyperparameters["preparation"])
         hooks = Hooks(_log.info, optimizer=instantiate.optimizer, logs=fn_args.model_run_dir)
         try:
             trained = fitting.train(candidate, preparation, prepared, settings, hooks, start=start)
         except fitting.StartError as error:
             raise data.InputError(base, f"a warm start from it is not possible. {error}") from error
-    warm_up = lists.requests(fn_args.eval_files, layout, WARM_UP_LISTS)
+    warm_up = sequences.requests(fn_args.eval_files, layout, WARM_UP_LISTS)
     _export(trained.model, layout, warm_up, fn_args)
-    base_models.keep(trained.model, known, os.path.dirname(fn_args.serving_model_dir))
+    base_models.keep(trained.model, hyperparameters, os.path.dirname(fn_args.serving_model_dir))
 
 
 def _export(
-    model: keras.Model, layout: lists.SequenceSchema, warm_up: list[bytes], fn_args: FnArgs
+    model: keras.Model, layout: sequences.SequenceSchema, warm_up: list[bytes], fn_args: FnArgs
 ) -> None:
     """Exports on this machine, and copies the export to the artefacts of the pipeline."""
     with tempfile.TemporaryDirectory() as folder:

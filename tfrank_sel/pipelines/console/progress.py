@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from tfrank_sel.pipelines import interrupts
+from tfrank_sel.pipelines.console import interrupts
 
 if TYPE_CHECKING:
     from tfrank_sel.training.callbacks import Epoch
 
 
-class Part:
+class Activity:
     """A part of a step, in progress."""
 
     def __init__(self, name: str, on_epoch: "Callable[[Epoch], None] | None" = None) -> None:
@@ -100,11 +100,11 @@ class Progress:
         self.console.out(what, highlight=False)
 
     @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[Part]:
+    def step(self, name: str) -> Iterator[Activity]:
         """Shows a part of a step during the block, then its outcome and duration if it succeeds."""
         interrupts.check()
         began, ended = time.perf_counter(), threading.Event()
-        step = Part(name, self.on_epoch)
+        step = Activity(name, self.on_epoch)
         with self.console.status(name) as status:
             watch = threading.Thread(target=self._watch, args=(step, status, ended), daemon=True)
             watch.start()
@@ -119,7 +119,7 @@ class Progress:
         for line in step.told:
             self.console.out(f"     {line}", style="dim", highlight=False)
 
-    def _watch(self, step: Part, status: Status, ended: threading.Event) -> None:
+    def _watch(self, step: Activity, status: Status, ended: threading.Event) -> None:
         """Updates the display of a step until it ends."""
         is_terminal = self.console.is_terminal
         while not ended.wait(1.0 if is_terminal else self.interval):

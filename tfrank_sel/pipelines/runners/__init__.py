@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -45,7 +46,7 @@ class Task(Protocol):
 def each(elements: Iterable[Any], task: Task, options: Options) -> None:
     """Does a task for each element; in this process, or on Beam if there are options."""
     if options is not None:
-        from tfrank_sel.pipelines import beams
+        from tfrank_sel.pipelines.runners import beams
 
         beams.each(elements, task, options)
         return
@@ -56,17 +57,17 @@ def each(elements: Iterable[Any], task: Task, options: Options) -> None:
 
 def total(combiner: Combiner, elements: Iterable[Any]) -> Any:
     """Returns the value of all elements, in this process."""
-    found = combiner.create_accumulator()
+    accumulator = combiner.create_accumulator()
     for element in elements:
-        found = combiner.add_input(found, element)
-    return combiner.extract_output(found)
+        accumulator = combiner.add_input(accumulator, element)
+    return combiner.extract_output(accumulator)
 
 
 def pipeline(options: Options) -> "beam.Pipeline | None":
     """Returns an empty Beam pipeline with these options; None if there are none."""
     if options is None:
         return None
-    from tfrank_sel.pipelines import beams
+    from tfrank_sel.pipelines.runners import beams
 
     return beams.pipeline(options)
 
@@ -83,9 +84,9 @@ def configured(configuration: Configuration) -> Options:
         return None
     if importlib.util.find_spec("apache_beam") is None:
         key = "beam.options" if section.runner is None else "beam.runner"
-        reason = "needs apache_beam: pip install 'tfrank_sel[beam]'. Received: no apache_beam"
+        reason = received("needs apache_beam: pip install 'tfrank_sel[beam]'", "no apache_beam")
         raise configuration.error(key, reason)
-    from tfrank_sel.pipelines import beams
+    from tfrank_sel.pipelines.runners import beams
 
     try:
         return beams.pipeline_options(section.runner or beams.RUNNERS[0], section.options)

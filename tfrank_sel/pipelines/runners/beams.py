@@ -20,6 +20,7 @@ from apache_beam.utils import interactive_utils
 from tfrank_sel.data import stores
 from tfrank_sel.data.stores import write_text
 from tfrank_sel.pipelines.configuration import ConfigurationError
+from tfrank_sel.refusals import received, refusal
 
 RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
 
@@ -48,13 +49,13 @@ def pipeline_options(
     """
     name = runner if runner.endswith("Runner") else f"{runner}Runner"
     if name not in RUNNERS:
-        raise ValueError(f"the runner must be one of {', '.join(RUNNERS)}. Received: {runner!r}")
+        raise refusal(f"the runner must be one of {', '.join(RUNNERS)}", repr(runner))
     options = PipelineOptions([f"--runner={name}", *arguments])
-    known = options.get_all_options()
-    told = options.get_all_options(retain_unknown_options=True)
-    unknown = ", ".join(f"--{option}" for option in told if option not in known)
+    options_of_beam = options.get_all_options()
+    given = options.get_all_options(retain_unknown_options=True)
+    unknown = ", ".join(f"--{option}" for option in given if option not in options_of_beam)
     if unknown:
-        raise ValueError(f"expected options of Beam. Received: {unknown}")
+        raise refusal("expected options of Beam", unknown)
     return options
 
 
@@ -91,7 +92,7 @@ def _check_listens(endpoint: str | None) -> None:
         host, port = (endpoint or "").rsplit(":", 1)
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, OverflowError, ValueError) as error:
-        reason = f"must be HOST:PORT of a running job server. Received: {endpoint!r}: {error}"
+        reason = received("must be HOST:PORT of a running job server", f"{endpoint!r}: {error}")
         raise ConfigurationError("--job_endpoint", reason) from error
 
 

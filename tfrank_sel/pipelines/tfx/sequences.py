@@ -24,8 +24,9 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.spec import ListFeatures, from_schema
 from tfrank_sel.features import MISSING_INTEGER
 from tfrank_sel.locks import created
-from tfrank_sel.pipelines import trial
-from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.export.requests import request
+from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.refusals import received
 
 QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
 PARSED_AT_ONCE = 64
@@ -61,8 +62,8 @@ class SequenceSchema(Schema):
         """
         stored_features = from_schema(proto)
         kinds = _kinds(stored_features.items), _kinds(stored_features.context)
-        found = parsed_records.schema_of(kinds, columns, "the schema")
-        return cls(found.features, found.context, columns, kinds)
+        layout = parsed_records.schema_of(kinds, columns, "the schema")
+        return cls(layout.features, layout.context, columns, kinds)
 
     @classmethod
     def load(cls, schema: str, columns: Columns) -> Self:
@@ -73,7 +74,7 @@ class SequenceSchema(Schema):
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs of the signature `predict` of the model, by name."""
-        packed = stored.inputs_spec(self.spec)
+        packed = stored_lists.inputs_spec(self.spec)
         if self.types is None:
             return packed
         named = typed.structure(self.types).values()
@@ -85,11 +86,11 @@ class SequenceSchema(Schema):
         # a missing value is 0 only at padding, unlike in files of lists
         columns = dataclasses.replace(self.columns, features=self.features)
         schema = Schema(self.features, self.context, columns)
-        wanted = parsed_records.list_features(self.kinds, schema)
+        stored = parsed_records.list_features(self.kinds, schema)
         refused = [x for x, y in self.features.items() if not y.may_be_missing]
-        at_padding = {name: 0 for name in refused if name in wanted.items}
-        wanted = dataclasses.replace(wanted, padding=at_padding)
-        parsed = parsing.parse_sequence_example(serialized, wanted)
+        at_padding = {name: 0 for name in refused if name in stored.items}
+        stored = dataclasses.replace(stored, padding=at_padding)
+        parsed = parsing.parse_sequence_example(serialized, stored)
         padded = typed.padded(parsed, self.features)
         sent = {x: _as(typed.dtype(y), padded[x]) for x, y in self.features.items()}
         return {**parsed, **sent}
@@ -128,14 +129,14 @@ class SequenceSchema(Schema):
         """Labels, and weights if there are any."""
         mask, of_items = parsed["mask"], []
         for name in self.columns.measures.values():
-            found = _as(tf.float32, parsed[name])
-            of_list = found if found.shape.rank == 2 else found[:, tf.newaxis]
+            column = _as(tf.float32, parsed[name])
+            of_list = column if column.shape.rank == 2 else column[:, tf.newaxis]
             of_items.append(tf.boolean_mask(tf.broadcast_to(of_list, tf.shape(mask)), mask))
         measure = functools.partial(_measures, self.columns)
-        found = tf.numpy_function(measure, of_items, tf.float32)
-        found = tf.ensure_shape(found, [1 if len(of_items) == 1 else 2, None])
+        column = tf.numpy_function(measure, of_items, tf.float32)
+        column = tf.ensure_shape(column, [1 if len(of_items) == 1 else 2, None])
         places, shape = tf.where(mask), tf.shape(mask, tf.int64)
-        labels, *weights = (tf.scatter_nd(places, x, shape) for x in tf.unstack(found))
+        labels, *weights = (tf.scatter_nd(places, x, shape) for x in tf.unstack(column))
         return [tf.where(mask, labels, float("nan")), *weights]
 
 
@@ -148,11 +149,11 @@ def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
     if value.dtype == dtype:
         return value
     if value.dtype == tf.int64:
-        found = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
-        return tf.where(value == MISSING_INTEGER, tf.constant(typed.MISSING[dtype], dtype), found)
+        cast = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
+        return tf.where(value == MISSING_INTEGER, tf.constant(typed.MISSING[dtype], dtype), cast)
     if (value.dtype, dtype) == (tf.float32, tf.int64):
         return tf.where(tf.math.is_nan(value), MISSING_INTEGER, tf.cast(value, dtype))
-    raise TypeError(f"values must be {dtype.name}. Received: {value.dtype.name}")
+    raise TypeError(received(f"values must be {dtype.name}", value.dtype.name))
 
 
 def _measures(columns: Columns, *values: np.ndarray) -> np.ndarray:
@@ -206,10 +207,10 @@ class SequenceExamples:
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
         """Returns the identifier of each query, as `query_id`, and its context by name."""
         parsed, columns = self.layout.parse(serialized), self.layout.columns
-        found = {QUERY_ID: _as(tf.string, parsed[columns.query])}
+        texts = {QUERY_ID: _as(tf.string, parsed[columns.query])}
         for name, is_number in self.context.items():
-            found[name] = _as(tf.float32 if is_number else tf.string, parsed[name])
-        return {name: value.numpy() for name, value in found.items()}
+            texts[name] = _as(tf.float32 if is_number else tf.string, parsed[name])
+        return {name: value.numpy() for name, value in texts.items()}
 
 
 def write(path: Path, lists: Iterable[data.ItemList]) -> None:
@@ -220,8 +221,8 @@ def write(path: Path, lists: Iterable[data.ItemList]) -> None:
         lists: The lists. Their features become `feature_001`, `feature_002`, ...
     """
     with created(path, replaces=True) as partial, tf.io.TFRecordWriter(str(partial)) as writer:
-        for one in lists:
-            writer.write(_sequence_example(one))
+        for item_list in lists:
+            writer.write(_sequence_example(item_list))
 
 
 def pattern(examples: Artifact, split: str) -> str:
@@ -252,25 +253,31 @@ def requests(patterns: Sequence[str], layout: SequenceSchema, count: int) -> lis
         count: Number of lists.
     """
     reader = SequenceExampleReader(layout.columns)
-    read = (one for file in _files(patterns) for one in reader.lists(Part(file), layout))
-    found = (x.item_list for x in read if isinstance(x, Found) and len(x.item_list.labels))
-    return [trial.request(one, layout) for one in itertools.islice(found, count)]
+    read = (unit for file in _files(patterns) for unit in reader.lists(Part(file), layout))
+    lists = (x.item_list for x in read if isinstance(x, Found) and len(x.item_list.labels))
+    return [request(unit, layout) for unit in itertools.islice(lists, count)]
 
 
 def _files(patterns: Sequence[str]) -> list[str]:
-    files = [file for found in patterns for file in sorted(fileio.glob(found))]
+    files = [file for pattern in patterns for file in sorted(fileio.glob(pattern))]
     if not files:
-        raise FileNotFoundError(f"the lists must be in {' or '.join(patterns)}. Received: no file")
+        reason = received(f"the lists must be in {' or '.join(patterns)}", "no file")
+        raise FileNotFoundError(reason)
     return files
 
 
-def _sequence_example(one: data.ItemList) -> bytes:
-    width = max(3, len(str(one.features.shape[1])))  # so that names sort in numerical order
+def _sequence_example(given: data.ItemList) -> bytes:
+    width = max(3, len(str(given.features.shape[1])))  # so that names sort in numerical order
     numbers = {
         f"feature_{index:0{width}d}": column.tolist()
-        for index, column in enumerate(one.features.T, start=1)
+        for index, column in enumerate(given.features.T, start=1)
     }
-    values = {LABEL: one.labels.tolist(), DOC_ID: one.doc_ids, **numbers, QUERY_ID: one.query_id}
+    values = {
+        LABEL: given.labels.tolist(),
+        DOC_ID: given.doc_ids,
+        **numbers,
+        QUERY_ID: given.query_id,
+    }
     text, number = tf.io.FixedLenFeature([], tf.string), tf.io.FixedLenFeature([], tf.float32)
     items: dict[str, Any] = {LABEL: number, DOC_ID: text, **dict.fromkeys(numbers, number)}
     return writing.serialize_sequence_example(values, ListFeatures(items, {QUERY_ID: text}))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import registry, runners
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
@@ -14,9 +14,11 @@ from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.reporting import figures, pages
-from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.run import registry
+from tfrank_sel.pipelines.run.results import Run
+from tfrank_sel.refusals import received
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +52,14 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
         ConfigurationError: If the configuration of the first cannot be read.
     """
     if a.resolve() == b.resolve():
-        raise InputError(str(b), "expected another run than the first. Received: the same")
+        raise InputError(str(b), received("expected another run than the first", "the same"))
     settings, fits = registry.differing(a, b), [registry.learned(folder) for folder in (a, b)]
     run = Run(Job(load(a / folders.CONFIGURATION), None, a), progress)
     test = run.splits["test"]
     first, second = (RecordScorer(str(_exported(x)), test.layout.features) for x in (a, b))
     names = (a.name, b.name) if a.absolute().name != b.absolute().name else (str(a), str(b))
     with progress.step("evaluation") as step, tempfile.TemporaryDirectory() as scratch:
-        found = evaluation.evaluate(
+        compared = evaluation.evaluate(
             second,
             first,
             test,
@@ -68,15 +70,15 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
             pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{test.statistics.lists} queries of the test split of {names[0]}")
-    return Compared(names, settings, dict(zip(names, fits, strict=True)), found)
+    return Compared(names, settings, dict(zip(names, fits, strict=True)), compared)
 
 
 def _exported(folder: Path) -> Path:
-    found = folder / "export" / "saved_model"
-    if not found.is_dir():
-        wanted = "expected the folder of a run whose model is exported"
-        raise InputError(str(folder), f"{wanted}. Received: no export/saved_model")
-    return found
+    saved_model = folder / "export" / "saved_model"
+    if not saved_model.is_dir():
+        reason = "expected the folder of a run whose model is exported"
+        raise InputError(str(folder), received(reason, "no export/saved_model"))
+    return saved_model
 
 
 def write(compared: Compared, path: Path) -> None:
@@ -90,14 +92,14 @@ def write(compared: Compared, path: Path) -> None:
         name: [(fit["loss"], fit["history"]["val_ndcg"]) for fit in fits]
         for name, fits in compared.fits.items()
     }
-    found = compared.evaluation
+    evaluation = compared.evaluation
     page = pages.render(
         "compare.html.jinja",
         names=compared.names,
         settings=compared.settings,
         fits=compared.fits,
-        metrics=found.overall,
-        slices={name: values for name, values in found.slices.items() if name != OVERALL},
+        metrics=evaluation.overall,
+        slices={name: values for name, values in evaluation.slices.items() if name != OVERALL},
         figures=pages.drawn({"learning": figures.compared(curves)}),
     )
     folders.write_text(path, page)

@@ -10,6 +10,7 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.refusals import received
 
 try:
     import mlflow
@@ -47,8 +48,8 @@ def log(configuration: Configuration, output: Path) -> str:
     try:
         run = _log(configuration, output, uri)
     except MlflowException as error:
-        reason = "logging to MLflow failed; run again to log the run"
-        raise InputError(str(uri), f"{reason}. Received: {error}") from error
+        reason = received("logging to MLflow failed; run again to log the run", error)
+        raise InputError(str(uri), reason) from error
     return f"run {run} of {uri}"
 
 
@@ -82,15 +83,15 @@ def _known(
     if tracked.get("uri") != uri:
         return None
     try:
-        found = client.get_run(tracked["run_id"])
+        run = client.get_run(tracked["run_id"])
     except MlflowException:  # it was deleted permanently
         return None
-    return tracked["run_id"] if found.data.params == parameters else None
+    return tracked["run_id"] if run.data.params == parameters else None
 
 
 def _experiment(client: mlflow.MlflowClient, name: str) -> str:
-    found = client.get_experiment_by_name(name)
-    return client.create_experiment(name) if found is None else found.experiment_id
+    experiment = client.get_experiment_by_name(name)
+    return client.create_experiment(name) if experiment is None else experiment.experiment_id
 
 
 def _values(configuration: Configuration) -> dict[str, Any]:
@@ -110,35 +111,36 @@ def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def _named(text: str) -> str:
     """The name with characters that MLflow allows: letters, digits and `_-. :/`."""
-    found = text.replace("@", "_at_")
-    return "".join(x if x.isalnum() or x in "_-. :/" else "_" for x in found)[:250]
+    name = text.replace("@", "_at_")
+    return "".join(x if x.isalnum() or x in "_-. :/" else "_" for x in name)[:250]
 
 
 def _metrics(output: Path) -> Iterator[Metric]:
     """The metrics on the test split, at the time of the evaluation."""
-    found = json.loads((output / "evaluate" / "metrics.json").read_text())
-    for name, compared in found["metrics"].items():
+    figures = json.loads((output / "evaluate" / "metrics.json").read_text())
+    made = _made(output, "evaluate")
+    for name, compared in figures["metrics"].items():
         for kind in ("ours", "baseline", "low", "high"):
             key = name if kind == "ours" else f"{name}.{kind}"
-            yield Metric(_named(key), compared[kind], _made(output, "evaluate"), 0)
+            yield Metric(_named(key), compared[kind], made, 0)
 
 
 def _epochs(output: Path) -> Iterator[Metric]:
     """Loss and metrics of each epoch, at the time of the training."""
-    found = json.loads((output / "train" / "training.json").read_text())
-    for name, trained in found.items():
+    figures = json.loads((output / "train" / "training.json").read_text())
+    made = _made(output, "train")
+    for name, trained in figures.items():
         for fit in trained["fits"]:
             for measure, values in fit["history"].items():
                 key = _named(f"{name}.{fit['loss']}.{measure}")
                 for epoch, value in enumerate(values, start=1):
-                    yield Metric(key, value, _made(output, "train"), epoch)
+                    yield Metric(key, value, made, epoch)
 
 
 def _made(output: Path, step: str) -> int:
     """Time of a step, in milliseconds, so that a value that is logged twice counts once."""
-    found = manifests.read(output, step)
-    assert found is not None, step
-    return int(1000 * datetime.datetime.fromisoformat(found["made"]).timestamp())
+    made = manifests.written(output, [step])[step].made
+    return int(1000 * datetime.datetime.fromisoformat(made).timestamp())
 
 
 def _tags(output: Path) -> Iterator[RunTag]:
@@ -149,6 +151,6 @@ def _tags(output: Path) -> Iterator[RunTag]:
     yield RunTag("folder", str(output.absolute()))
 
 
-def _parts(found: Sequence[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(found), _MOST):
-        yield list(found[start : start + _MOST])
+def _parts(entities: Sequence[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(entities), _MOST):
+        yield list(entities[start : start + _MOST])

@@ -20,17 +20,20 @@ from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.locks import held
-from tfrank_sel.pipelines import rankings, runners
+from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.configuration.data import Data
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, Takes
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import ingest, stored
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
+from tfrank_sel.pipelines.ingestion import ingest, stored_lists
+from tfrank_sel.pipelines.ingestion.inputs import InputFiles, expand
 from tfrank_sel.pipelines.ingestion.shards import Piece, cut
-from tfrank_sel.pipelines.ingestion.stored import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.pipelines.scoring import rankings
+from tfrank_sel.refusals import received
 from tfrank_sel.version import __version__
 
 STATE = "state.json"  # in the folder of an interrupted call: its inputs
@@ -59,16 +62,16 @@ def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
     folder = stores.join(parent, f".{name}.partial")
     work, is_remote = stores.join(folder, "work"), stores.is_remote(output)
     if not is_remote:
-        _check_new(output, known=None)
+        _check_new(output, None)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(leases.held(folder) if is_remote else held(Path(folder)))
         except OSError as error:
-            wanted = "the output folder must be writable, by one process at a time"
-            raise InputError(folder, f"{wanted}. Received: {error}") from error
+            reason = received("the output folder must be writable, by one process at a time", error)
+            raise InputError(folder, reason) from error
         try:
-            if (known := _known(work)) != json.loads(json.dumps(state)):
-                _check_new(output, known)
+            if (before := _known(work)) != json.loads(json.dumps(state)):
+                _check_new(output, before)
                 for path in (work, *([output] if is_remote else [])):
                     stores.drop(path)
             if not is_remote:
@@ -85,20 +88,20 @@ def _known(work: str) -> Any:
     try:
         return json.loads(stores.read_text(path)) if stores.is_file(path) else None
     except ValueError as error:
-        wanted = "expected JSON of an interrupted call; remove the folder to start again"
-        raise InputError(path, f"{wanted}. Received: {error}") from error
+        reason = "expected JSON of an interrupted call; remove the folder to start again"
+        raise InputError(path, received(reason, error)) from error
 
 
-def _check_new(output: str, known: Any) -> None:
-    """Raises an error if the output has files other than those of an interrupted call, `known`."""
+def _check_new(output: str, before: Any) -> None:
+    """Raises an error if the output has files other than those of an interrupted call, `before`."""
     if not stores.is_remote(output):
         is_new = not os.path.exists(output) or (os.path.isdir(output) and not os.listdir(output))
     else:
         is_complete = stores.is_file(stores.join(output, SUCCESS))
-        is_new = not (stores.find(output) if known is None else is_complete)
+        is_new = not (stores.find(output) if before is None else is_complete)
     if not is_new:
-        wanted = "the output folder must be new or empty"
-        raise InputError(output, f"{wanted}. Received: a file, or a folder that is not empty")
+        reason = "the output folder must be new or empty"
+        raise InputError(output, received(reason, "a file, or a folder that is not empty"))
 
 
 DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin with `_`
@@ -106,74 +109,69 @@ _SPLIT = "data"
 _BATCH = 64  # lists scored at once
 _NAMED = 5  # features of an explanation
 _SEED = 42
+DATA = Data()  # the default
 
 
 def inputs(
     models: Sequence[str | Path],
     files: Sequence[str],
+    named: Data = DATA,
     *,
-    query: str = Columns.query,
     label: str | None = None,
     doc_id: str | None = None,
-    slice_by: Sequence[str] = (),
-    format: str | None = None,
-    adjacent: bool = False,
-    allow_bad_lines: int = 0,
-) -> Inputs:
+) -> InputFiles:
     """Returns the inputs for models: the features that at least one of them takes.
 
     Args:
         models: Folders or URLs of SavedModels from `tfrank_sel.export`.
         files: Paths, URLs and globs.
-        query: Name of the query identifier.
+        named: Format of the files, names of the query and of other values to keep, and maximum
+            number of bad lines.
         label: Name of the relevance label; None to not read it.
         doc_id: Name of the item identifier; None for that of the first model.
-        slice_by: Names of other values of a query to keep.
-        format: As in `Inputs`.
-        adjacent: Whether the rows of a query are adjacent.
-        allow_bad_lines: Maximum number of malformed lines, rows or records to skip.
 
     Raises:
         tfrank_sel.data.InputError: If a folder is not such a model, a pattern matches no file, the
             files have different formats, or a name has two roles.
         ValueError: If there is no such format.
     """
-    known = [Takes.read(model) for model in models]
+    taken = [Takes.read(model) for model in models]
     sources = expand(files)
-    reader = formats.reader([source.path for source in sources], None, format)
-    is_typed = any(model.types for model in known)
+    reader = formats.reader([source.path for source in sources], None, named.format)
+    is_typed = any(model.types for model in taken)
     # All numbers of records and LETOR files are read, and each model selects its own.
     is_named = is_typed or isinstance(reader, TableReader)
     try:
         columns = Columns(
-            query,
+            named.query,
             label,
-            doc_id or known[0].doc_id,
-            _features(known, is_typed) if is_named else (),
-            tuple(slice_by),
-            len(known[0].names) or None,
+            doc_id or taken[0].doc_id,
+            _features(taken, is_typed) if is_named else (),
+            tuple(named.slice_by),
+            len(taken[0].names) or None,
         )
     except ValueError as error:  # a name has two roles
         raise InputError(sources[0].path, str(error)) from error
-    return Inputs(sources, columns, {_SPLIT: 1.0}, allow_bad_lines, adjacent, format)
+    shares, most = {_SPLIT: 1.0}, named.allow_bad_lines
+    return InputFiles(sources, columns, shares, most, named.adjacent, named.format)
 
 
 def _features(models: Sequence[Takes], is_typed: bool) -> Sequence[str] | Mapping[str, Feature]:
     """The features of all models; a feature is required if one of the models requires it."""
     if not is_typed:
         return tuple(dict.fromkeys(name for model in models for name in model.names))
-    found: dict[str, Any] = {}
+    features: dict[str, Any] = {}
     for model in sorted(models, key=lambda model: not model.types):
         types = model.types or dict.fromkeys(model.names, Number(missing=REFUSE))
         for name, feature in types.items():
-            known = found.setdefault(name, feature)
-            if known.numbers(name) and not feature.may_be_missing:
-                found[name] = dataclasses.replace(known, missing=REFUSE)
-    return found
+            first = features.setdefault(name, feature)
+            if first.numbers(name) and not feature.may_be_missing:
+                features[name] = dataclasses.replace(first, missing=REFUSE)
+    return features
 
 
 @dataclasses.dataclass(frozen=True)
-class Scored:
+class ScoredFiles:
     """The result of scoring.
 
     Args:
@@ -187,7 +185,7 @@ class Scored:
 
 def score(
     model: str | Path,
-    inputs: Inputs,
+    inputs: InputFiles,
     output: str | Path,
     progress: Progress,
     *,
@@ -195,7 +193,7 @@ def score(
     lists_per_file: int = 10_000,
     explain: int = 0,
     options: Options = None,
-) -> Scored:
+) -> ScoredFiles:
     """Ranks the lists of files, and writes them with ranks and scores.
 
     If the call is interrupted after ingest, the folder `.NAME.partial` next to the output is kept.
@@ -248,13 +246,13 @@ def score(
                 for x, y in _todo(records, lists_per_file).items()
             }
             left = sorted(todo.keys() - set(stores.find(made)))
-            found = len(todo) - len(left)
-            step.tell(f"{len(todo)} files" + (f", {found} of them found" if found else ""))
-            step.reads(path for one in left for path, _, _ in todo[one].spans)
+            complete = len(todo) - len(left)
+            step.tell(f"{len(todo)} files" + (f", {complete} of them found" if complete else ""))
+            step.reads(path for file in left for path, _, _ in todo[file].spans)
             task = _Score(scorer, layout.spec, explain)
-            runners.each([(todo[one], one) for one in left], task, options)
+            runners.each([(todo[file], file) for file in left], task, options)
             _finish(folder, made, place)
-    return Scored([x.replace(made, place, 1) for x in todo], report)
+    return ScoredFiles([x.replace(made, place, 1) for x in todo], report)
 
 
 def _finish(folder: str, made: str, output: str) -> None:
@@ -293,7 +291,7 @@ class _Score:
         def scored(records: tf.Tensor) -> tuple[Any, ...]:
             parsed = packed.parse(records, self.spec)
             [queries] = tf.io.parse_example(records, query).values()
-            inputs = stored.inputs(parsed, self.spec)
+            inputs = stored_lists.inputs(parsed, self.spec)
             return (queries, parsed[self.spec.doc_id], self.scorer(inputs), parsed["mask"]), inputs
 
         self.scored = scored
@@ -304,8 +302,8 @@ class _Score:
         schema = rankings.EXPLAINED if self.explain else rankings.SCHEMA
         with rankings.written(path, schema) as write:
             while batch := list(itertools.islice(records, _BATCH)):
-                found, inputs = self.scored(tf.constant(batch))
-                queries, doc_ids, scores, mask = (x.numpy() for x in found)
+                outputs, inputs = self.scored(tf.constant(batch))
+                queries, doc_ids, scores, mask = (x.numpy() for x in outputs)
                 ranked, order = rankings.table(queries, doc_ids, scores, mask)
                 if self.explain:
                     contributions = self._contributions(inputs, order, mask)
@@ -318,20 +316,20 @@ class _Score:
         """What puts the first items of lists above the next, for each row of ranked lists."""
         ranks, sizes = np.arange(mask.shape[1]), mask.sum(axis=1, keepdims=True)
         lists, places = np.nonzero((ranks < self.explain) & (ranks < sizes - 1))
-        told = np.full(mask.shape, None, object)
+        texts = np.full(mask.shape, None, object)
         if len(lists):
             pairs = np.stack([order[lists, places], order[lists, places + 1]], axis=1)
             taken = {name: tf.gather(x, lists) for name, x in inputs.items()}
             names, values = self.scorer.explain(taken, tf.constant(pairs, tf.int32))
-            for one, place, parts in zip(lists, places, values.tolist(), strict=True):
+            for i, place, parts in zip(lists, places, values.tolist(), strict=True):
                 largest = sorted(zip(names, parts, strict=True), key=lambda x: -abs(x[1]))[:_NAMED]
-                told[one, place] = json.dumps({name: float(f"{x:.6g}") for name, x in largest if x})
-        return told[ranks < sizes].tolist()
+                texts[i, place] = json.dumps({name: float(f"{x:.6g}") for name, x in largest if x})
+        return texts[ranks < sizes].tolist()
 
 
 def judge(
     model: str | Path,
-    inputs: Inputs,
+    inputs: InputFiles,
     progress: Progress,
     *,
     against: str | Path | None = None,
@@ -363,17 +361,17 @@ def judge(
         with progress.step("evaluation") as step:
             lists = PackedLists(ingested.shards[_SPLIT], layout.spec, layout.context)
             pipeline = runners.pipeline(options)
-            found = evaluation.evaluate(
+            evaluated = evaluation.evaluate(
                 ours, baseline, lists, str(folder), seed=_SEED, pipeline=pipeline
             )
             step.tell(f"{ingested.report['splits'][_SPLIT]['lists']} queries")
     if metrics is not None:
-        folders.write_json(metrics, found.figures())
-    return found
+        folders.write_json(metrics, evaluated.figures())
+    return evaluated
 
 
 def _ingested(
-    inputs: Inputs,
+    inputs: InputFiles,
     layout: Schema,
     folder: str,
     state: Mapping[str, Any],
@@ -381,14 +379,14 @@ def _ingested(
 ) -> Mapping[str, Any]:
     """Writes records, unless an earlier call has; returns a summary of the input."""
     if not stores.is_file(stores.join(folder, STATE)):
-        told, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
+        summaries, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
         with tempfile.TemporaryDirectory(dir=None if is_remote else folder) as here:
             records = stores.join(folder, "records")
             ingest.ingest(inputs, layout, Path(here), records=records, options=options)
             if is_remote:
-                stores.send(here, told, last="ingest.json")
+                stores.send(here, summaries, last="ingest.json")
             else:
-                shutil.copytree(here, told, copy_function=stores.copy)
+                shutil.copytree(here, summaries, copy_function=stores.copy)
         folders.write_json(stores.join(folder, STATE), state)
     return json.loads(stores.read_text(stores.join(folder, "told", "ingest.json")))
 
@@ -396,8 +394,8 @@ def _ingested(
 def _version(path: str) -> list[tuple[str, int, str]]:
     """The state of a file, or of the files of a folder, to detect changes."""
     try:
-        known = stores.states(path) if stores.is_dir(path) else {path: stores.state(path)}
+        states = stores.states(path) if stores.is_dir(path) else {path: stores.state(path)}
     except OSError as error:
-        raise InputError(path, f"expected a readable file. Received: {error}") from error
+        raise InputError(path, received("expected a readable file", error)) from error
     where = str if stores.is_remote(path) else os.path.abspath
-    return sorted((where(name), *found) for name, found in known.items())
+    return sorted((where(name), *state) for name, state in states.items())

@@ -16,24 +16,21 @@ from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.data import Data
 from tfrank_sel.pipelines.configuration.section import fields
 from tfrank_sel.pipelines.configuration.training import FUNCTION
-from tfrank_sel.pipelines.files import folders, manifests
-from tfrank_sel.pipelines.files.manifests import Fingerprint, Manifest
-from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.files import folders
 
 if TYPE_CHECKING:
-    from tfrank_sel.pipelines.ingestion.stored import Earlier
     from tfrank_sel.pipelines.learning.step import Training
-    from tfrank_sel.pipelines.runs import Run
+    from tfrank_sel.pipelines.run.results import Run
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class RunStep:
     """A step of a run, which writes a folder from the results of earlier steps.
 
     Args:
         name: Its name, and that of its folder.
         description: What it does, for the help of its command.
-        take: Function of the run and the folder to write to; hands over what the step reads.
+        take: Function of the run and the folder to write to.
         writes: Names of the files and folders that it writes for other steps to read.
         keys: The configuration keys on which it depends.
         after: The steps whose results it reads.
@@ -53,17 +50,10 @@ class Step:
     resumes: bool = False
 
 
-def _earlier(run: "Run") -> "Earlier | None":
-    """The run that a run continues, after a check of its files."""
-    if run.earlier is not None:
-        manifests.check_written(run.earlier.path, STEPS)
-    return run.earlier
-
-
 def _ingest(run: "Run", folder: Path) -> None:
-    from tfrank_sel.pipelines.ingestion.ingest import ingest_job
+    from tfrank_sel.pipelines.ingestion.step import ingest
 
-    ingest_job(run.job, run.progress, folder, _earlier(run), run.options)
+    ingest(run.job, run.progress, folder, earlier=run.earlier, options=run.options)
 
 
 def _ingested(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
@@ -79,8 +69,15 @@ def _ingested(configuration: Configuration, sources: Sequence[str]) -> Iterator[
 def _analyze(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.analysis.step import analyze
 
-    found = run.records, _earlier(run), run.curated, run.options
-    analyze(run.job, run.progress, folder, *found)
+    analyze(
+        run.job,
+        run.progress,
+        folder,
+        records=run.records,
+        earlier=run.earlier,
+        curated=run.curated,
+        options=run.options,
+    )
 
 
 def _analyzed(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
@@ -99,24 +96,32 @@ def training(run: "Run", folder: Path) -> "Training":
     candidates = run.candidates
     if run.configuration.training.region is not None:
         candidates = instantiate.named_candidates(run.configuration, run.labels)
-    found = candidates, run.splits, run.settings, _earlier(run), run.group
-    return Training(run.job, run.progress, folder, *found)
+    return Training(
+        run.job,
+        run.progress,
+        folder,
+        candidates=candidates,
+        splits=run.splits,
+        settings=run.settings,
+        earlier=run.earlier,
+        group=run.group,
+    )
 
 
 def _trained(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
     """Yields the user's files with losses, models and other configured objects."""
     yield from configuration.modules
-    known = {Path(file).stem for file in configuration.modules}
+    modules = {Path(file).stem for file in configuration.modules}
     training, model = configuration.training, configuration.model
     tables = [model.model_dump(by_alias=True), training.model_dump(by_alias=True)]
-    for module in sorted({name.partition(":")[0] for name in _functions(tables)} - known):
-        found: Any = sys.modules.get(module)
-        if found is None:
+    for module in sorted({name.partition(":")[0] for name in _functions(tables)} - modules):
+        spec: Any = sys.modules.get(module)
+        if spec is None:
             try:
-                found = importlib.util.find_spec(module)
+                spec = importlib.util.find_spec(module)
             except (ImportError, ValueError):  # the import reports the error
                 continue
-        file = getattr(found, "__file__", None) or getattr(found, "origin", None)
+        file = getattr(spec, "__file__", None) or getattr(spec, "origin", None)
         if file and os.path.isfile(file):
             yield file
     if earlier := configuration.data.continue_from:
@@ -130,43 +135,66 @@ def _functions(value: Any) -> Iterator[str]:
             yield name
         value = list(value.values())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        for one in value:
-            yield from _functions(one)
+        for inner in value:
+            yield from _functions(inner)
 
 
 def _evaluate(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.evaluation.step import evaluate
 
-    found = run.scorers, run.splits, run.settings, run.options
-    evaluate(run.job, run.progress, folder, *found)
+    evaluate(
+        run.job,
+        run.progress,
+        folder,
+        scores=run.scorers,
+        splits=run.splits,
+        settings=run.settings,
+        options=run.options,
+    )
 
 
 def _export(run: "Run", folder: Path) -> None:
+    from tfrank_sel.pipelines.export.step import export
     from tfrank_sel.pipelines.reporting import card
-    from tfrank_sel.pipelines.trial import export
 
-    found = run.trained["ours"], run.scorers["ours"], run.splits, run.evaluation, card.facts(run)
-    run.exported = export(run.job, run.progress, folder, *found)
+    run.exported = export(
+        run.job,
+        run.progress,
+        folder,
+        ours=run.trained["ours"],
+        score=run.scorers["ours"],
+        splits=run.splits,
+        evaluation=run.evaluation,
+        facts=card.facts(run),
+    )
     run.exported.moved(str(run.output / "export" / "saved_model"))
 
 
 def _push(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.analysis import leakage
-    from tfrank_sel.pipelines.push import push
+    from tfrank_sel.pipelines.push.step import push
 
-    leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
-    known = run.evaluation, leaks, run.digest("export"), run.pushed
-    found = run.exported, run.splits["test"], *known
-    push(run.job, run.progress, folder, *found, run.settings, run.options)
+    push(
+        run.job,
+        run.progress,
+        folder,
+        ours=run.exported,
+        test=run.splits["test"],
+        comparison=run.evaluation,
+        leaks=leakage.read(run.output / "analyze" / "anomalies" / "train.json"),
+        digest=run.written["export"].digest,
+        before=run.pushed,
+        settings=run.settings,
+        options=run.options,
+    )
 
 
-NOT_RUN = "not run yet"
 _OF_ANALYSIS = ("data.reference", "data.schema")
 _OF_DATA = [key for key in map("data.{}".format, fields(Data)) if key not in _OF_ANALYSIS]
 STEPS = {
     step.name: step
     for step in (
-        Step(
+        RunStep(
             "ingest",
             "Convert the files to records, split by query.",
             _ingest,
@@ -183,7 +211,7 @@ STEPS = {
             files=_ingested,
             is_gated=False,
         ),
-        Step(
+        RunStep(
             "analyze",
             "Compute statistics, schema and anomalies, and check them against the gates.",
             _analyze,
@@ -193,7 +221,7 @@ STEPS = {
             files=_analyzed,
             is_gated=False,
         ),
-        Step(
+        RunStep(
             "train",
             "Train the model and the baseline; continues an interrupted training.",
             lambda run, folder: training(run, folder).run(),
@@ -203,14 +231,14 @@ STEPS = {
             files=_trained,
             resumes=True,
         ),
-        Step(
+        RunStep(
             "evaluate",
             "Compare the model with the baseline on the test split.",
             _evaluate,
             ("metrics.json",),
             after=("train",),
         ),
-        Step(
+        RunStep(
             "export",
             "Export the SavedModel, and test it.",
             _export,
@@ -218,7 +246,7 @@ STEPS = {
             keys=("export", "serving.description", "serving.recalibration"),
             after=("evaluate",),
         ),
-        Step(
+        RunStep(
             "push",
             "Compare the model with the served one, and publish it if it passes.",
             _push,
@@ -228,56 +256,3 @@ STEPS = {
         ),
     )
 }
-
-
-def wanted(job: Job) -> dict[str, Manifest]:
-    """Returns the manifest that each step would have if it ran now.
-
-    The manifests in the folder have the digests of unmodified files.
-
-    Raises:
-        tfrank_sel.data.InputError: If a file cannot be read.
-    """
-    values = job.configuration.absolute().model_dump(mode="json", by_alias=True)
-    sources = [source.path for source in job.inputs.sources] if job.inputs else []
-    found: dict[str, Manifest] = {}
-    for name, step in STEPS.items():
-        written = manifests.read(job.path, name)
-        known = Manifest.of(written).files if written else {}
-        read = step.files(job.configuration, sources)
-        files = {path: Fingerprint.of(path, known.get(path)) for path in read}
-        chosen = {key: _value(values, key) for key in step.keys}
-        if name == "ingest" and not files:  # synthetic data
-            chosen["training.seed"] = job.configuration.training.seed
-        found[name] = Manifest(chosen, files, {x: found[x].digest for x in step.after})
-    return found
-
-
-def stale(job: Job, now: Mapping[str, Manifest] | None = None) -> dict[str, str]:
-    """Returns the steps that must run, each with the reason.
-
-    Args:
-        job: The job.
-        now: Result of `wanted`, if it is known.
-    """
-    found = {}
-    for name, manifest in (now or wanted(job)).items():
-        written = manifests.read(job.path, name)
-        reason = Manifest.of(written).change(manifest) if written else NOT_RUN
-        if written and not reason and manifests.WRITTEN not in written:
-            reason = manifests.NO_DIGESTS
-        if reason:
-            found[name] = reason
-    return found
-
-
-def _value(values: Mapping[str, Any], key: str) -> Any:
-    for part in key.split("."):
-        values = values.get(part, {}) if isinstance(values, Mapping) else {}
-    return values
-
-
-def seconds(output: Path) -> dict[str, float]:
-    """Returns the duration of each part of the steps of a run, from when they ran."""
-    found = (manifests.read(output, step) or {"seconds": {}} for step in STEPS)
-    return {name: value for one in found for name, value in one["seconds"].items()}

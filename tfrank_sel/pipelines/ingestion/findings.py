@@ -14,8 +14,9 @@ import numpy as np
 from tfrank_sel import data
 from tfrank_sel.data.lists import Rejected
 from tfrank_sel.pipelines.ingestion.inputs import Source
+from tfrank_sel.refusals import received
 
-SHOWN = 10  # queries that are listed individually
+SHOWN = 10  # queries, and bad lines, that are listed individually
 PARTS = 16  # of the queries, each checked independently
 
 # A query: a hash of its identifier, the number of its file, and its own number there.
@@ -44,7 +45,7 @@ class Counts:
     @classmethod
     def of(cls, lists: Sequence[data.ItemList]) -> "Counts":
         """Returns the counts over lists."""
-        sizes = [len(one.labels) for one in lists]
+        sizes = [len(x.labels) for x in lists]
         return cls(
             len(sizes) - sizes.count(0),
             sum(sizes),
@@ -67,8 +68,8 @@ def have_conflicts(lists: Sequence[data.ItemList]) -> np.ndarray:
         >>> have_conflicts([one]).tolist()
         [True]
     """
-    found = np.array([_is_named_twice(one) for one in lists], bool)
-    left = [i for i, one in enumerate(lists) if not found[i] and len({*one.labels.tolist()}) > 1]
+    conflicts = np.array([_is_named_twice(x) for x in lists], bool)
+    left = [i for i, x in enumerate(lists) if not conflicts[i] and len({*x.labels.tolist()}) > 1]
     if left:
         of_list = np.repeat(left, [len(lists[i].labels) for i in left])
         labels = np.concatenate([lists[i].labels for i in left])
@@ -76,27 +77,27 @@ def have_conflicts(lists: Sequence[data.ItemList]) -> np.ndarray:
         order = np.lexsort([rows, of_list])
         labels, keys = labels[order], np.stack([of_list, rows.view(np.int64)])[:, order]
         is_alike = np.all(keys[:, 1:] == keys[:, :-1], axis=0)
-        found[keys[0, 1:][is_alike & (labels[1:] != labels[:-1])]] = True
-    return found
+        conflicts[keys[0, 1:][is_alike & (labels[1:] != labels[:-1])]] = True
+    return conflicts
 
 
-def _is_named_twice(found: data.ItemList) -> bool:
+def _is_named_twice(item_list: data.ItemList) -> bool:
     """Whether an identifier occurs with two different labels."""
-    if len({*found.doc_ids}) == len(found.labels):
+    if len({*item_list.doc_ids}) == len(item_list.labels):
         return False
-    labels = found.labels.tolist()
-    of_id = dict(zip(found.doc_ids, labels, strict=True))
-    return any(of_id[x] != label for x, label in zip(found.doc_ids, labels, strict=True))
+    labels = item_list.labels.tolist()
+    of_id = dict(zip(item_list.doc_ids, labels, strict=True))
+    return any(of_id[x] != label for x, label in zip(item_list.doc_ids, labels, strict=True))
 
 
 def _hashes(lists: Sequence[data.ItemList]) -> np.ndarray:
     """Hashes of the features and texts of all items."""
-    rows = np.concatenate([one.features for one in lists]) + np.float32(0.0)  # -0 and 0 are equal
-    found: np.ndarray = rows.view(np.uint32).astype(np.uint64) @ _weights(rows.shape[1])
-    texts = [row for one in lists if one.texts is not None for row in one.texts.tolist()]
+    rows = np.concatenate([x.features for x in lists]) + np.float32(0.0)  # -0 and 0 are equal
+    hashes: np.ndarray = rows.view(np.uint32).astype(np.uint64) @ _weights(rows.shape[1])
+    texts = [row for x in lists if x.texts is not None for row in x.texts.tolist()]
     if texts:
-        found ^= np.array([hash(tuple(row)) for row in texts], np.int64).view(np.uint64)
-    return found
+        hashes ^= np.array([hash(tuple(row)) for row in texts], np.int64).view(np.uint64)
+    return hashes
 
 
 def hash_of(query_id: str) -> int:
@@ -143,7 +144,7 @@ class Repeated:
     def merge_accumulators(
         self, accumulators: Iterable[list[tuple[str, Hashes]]]
     ) -> list[tuple[str, Hashes]]:
-        return [found for accumulator in accumulators for found in accumulator]
+        return [places for accumulator in accumulators for places in accumulator]
 
     def extract_output(self, accumulator: list[tuple[str, Hashes]]) -> dict[str, Any]:
         places = np.concatenate([places for _, places in accumulator])
@@ -175,7 +176,6 @@ def _weights(size: int) -> np.ndarray:
 
 Place = tuple[int, int]  # number of a source; `LISTS` times that of a part, and that of a list
 LISTS = 1 << 40  # more than a part has
-SHOWN = 10  # bad lines that are listed individually
 
 
 class Places:
@@ -220,10 +220,10 @@ def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> 
 
 
 def _refused(first: list[Rejected], count: int, allowed: int) -> data.InputError:
-    lines = [first[0].reason, *(f"{one.place}: {one.reason}" for one in first[1:])]
+    lines = [first[0].reason, *(f"{unit.place}: {unit.reason}" for unit in first[1:])]
     if count > 1:
-        wanted = f"at most {allowed} bad lines" if allowed else "no bad line"
-        lines.append(f"expected {wanted}. Received: {count}")
+        limit = f"at most {allowed} bad lines" if allowed else "no bad line"
+        lines.append(received(f"expected {limit}", count))
     return data.InputError(first[0].place, *lines)
 
 
@@ -233,9 +233,9 @@ def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowe
     Raises:
         tfrank_sel.data.InputError: If there are more than the allowed number of bad lines.
     """
-    count = sum(found["again"] for found in repeated)
+    count = sum(part["again"] for part in repeated)
     if count > allowed:
-        pairs = ([places(x) for x in pair] for found in repeated for pair in found["first_again"])
+        pairs = ([places(x) for x in pair] for part in repeated for pair in part["first_again"])
         rule = "the lines of a query must be adjacent. Received again: that of list"
         bad = [dataclasses.replace(b, reason=f"{rule} {a.number}") for a, b in pairs]
         raise _refused(bad[:SHOWN], count, allowed)
@@ -243,7 +243,7 @@ def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowe
 
 def duplicates(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:
     """Counts the queries that occur more than once, and returns the places of the first ones."""
-    first = [[places(x).place for x in found] for part in repeated for found in part["first"]]
+    first = [[places(x).place for x in pair] for part in repeated for pair in part["first"]]
     return {"count": sum(part["count"] for part in repeated), "first": first[:SHOWN]}
 
 

@@ -13,19 +13,21 @@ from tfrank_sel.distribution import Group
 from tfrank_sel.losses import choice
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema
-from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
-from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
+from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
 from tfrank_sel.pipelines.files import manifests
-from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
-from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.stored import Earlier, Records, Scorer
+from tfrank_sel.pipelines.files.manifests import Written
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, InputFiles, Job
+from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Records, Scorer
 from tfrank_sel.pipelines.learning import instantiate, workers
 from tfrank_sel.pipelines.learning.step import read
-from tfrank_sel.pipelines.push import Pushed
+from tfrank_sel.pipelines.push.step import Pushed
+from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.fitting import Trained
 
 
@@ -41,12 +43,40 @@ class Run:
         self.job, self.progress = job, progress
         self.configuration, self.output = job.configuration, job.path
 
+    def prepare(self, trains: bool = False) -> None:
+        """Makes the configured objects, before data are read.
+
+        Args:
+            trains: Whether the workers train.
+
+        Raises:
+            tfrank_sel.pipelines.configuration.ConfigurationError: If one cannot be made.
+        """
+        if trains:
+            _ = self.group  # before TensorFlow makes objects
+        _ = self.options, self.curated, self.candidates
+
+    @functools.cached_property
+    def written(self) -> dict[str, Written]:
+        """The manifests of the steps that have been run."""
+        return manifests.written(self.output, STEPS)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The duration of each part of the steps, from when they ran."""
+        steps = (self.written[name] for name in STEPS if name in self.written)
+        return {part: seconds for step in steps for part, seconds in step.seconds.items()}
+
     @functools.cached_property
     def earlier(self) -> Earlier | None:
-        """The earlier run that this run continues."""
+        """The earlier run that this run continues, whose files are checked."""
         data = self.configuration.data
-        run = data.continue_from
-        return None if run is None else Earlier.of(run, data.memory)
+        if data.continue_from is None:
+            return None
+        earlier = Earlier.of(data.continue_from, data.memory)
+        for step in manifests.written(earlier.path, STEPS).values():
+            step.check()
+        return earlier
 
     @functools.cached_property
     def group(self) -> Group:
@@ -56,11 +86,11 @@ class Run:
     @functools.cached_property
     def settings(self) -> Settings:
         """The settings of training; the gain of a region is the score above which it is."""
-        found = self.configuration.settings
-        if self.configuration.training.region is None or not isinstance(found.gain, str):
-            return found
+        settings = self.configuration.settings
+        if self.configuration.training.region is None or not isinstance(settings.gain, str):
+            return settings
         above = choice.threshold(self.labels, self.configuration.training.region)
-        return found.model_copy(update={"gain": above})
+        return settings.model_copy(update={"gain": above})
 
     @functools.cached_property
     def candidates(self) -> dict[str, Candidate]:
@@ -81,15 +111,17 @@ class Run:
     @functools.cached_property
     def records(self) -> Records:
         """The records."""
-        columns = (self.job.inputs or Inputs([])).columns
+        columns = (self.job.inputs or InputFiles([])).columns
         layout = Schema.read(self.output / "ingest" / "layout.json", columns)
         return Records(stores.join(self.job.place, "ingest"), layout)
 
     @functools.cached_property
-    def splits(self) -> dict[str, Split]:
+    def splits(self) -> dict[str, DataSplit]:
         """The splits on disk."""
         folder = self.output / "analyze" / "statistics"
-        return {x: Split.of(self.records, x, Statistics.load(folder / f"{x}.json")) for x in SPLITS}
+        return {
+            x: DataSplit.of(self.records, x, Statistics.load(folder / f"{x}.json")) for x in SPLITS
+        }
 
     @property
     def labels(self) -> np.ndarray:
@@ -106,7 +138,7 @@ class Run:
     def scorers(self) -> dict[str, Scorer]:
         """The scoring function of each of the models, whose graph all steps share."""
         inputs = self.splits["test"].inputs
-        return {name: TracedScorer(one.scores, inputs) for name, one in self.trained.items()}
+        return {name: TracedScorer(x.scores, inputs) for name, x in self.trained.items()}
 
     @functools.cached_property
     def exported(self) -> RecordScorer:
@@ -123,9 +155,3 @@ class Run:
     def pushed(self) -> Pushed | None:
         """The outcome of the push of our model; None before it."""
         return Pushed.load(self.output / "push")
-
-    def digest(self, step: str) -> str:
-        """Hash of the inputs of a step."""
-        found = manifests.read(self.output, step)
-        assert found is not None, step
-        return found["digest"]

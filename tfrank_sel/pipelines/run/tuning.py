@@ -27,10 +27,11 @@ from tfrank_sel.pipelines.configuration import (
 )
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
-from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.learning import instantiate
-from tfrank_sel.pipelines.run import run
-from tfrank_sel.pipelines.steps import stale
+from tfrank_sel.pipelines.run.execution import run
+from tfrank_sel.pipelines.run.plan import Plan
+from tfrank_sel.refusals import received
 from tfrank_sel.training.callbacks import Epoch
 
 try:
@@ -94,16 +95,16 @@ class Study:
         if not (self.output / DATABASE).is_file():
             if any(path.name != ".lock" for path in self.output.iterdir()):
                 reason = "the output folder must be new, empty, or contain a study"
-                raise InputError(place, f"{reason}. Received: a folder with other contents")
+                raise InputError(place, received(reason, "a folder with other contents"))
             return
-        known, now = (
-            found.absolute().model_dump(mode="json", by_alias=True, exclude=_IRRELEVANT)
-            for found in (load(self.output / folders.CONFIGURATION), self.configuration)
+        before, now = (
+            configuration.absolute().model_dump(mode="json", by_alias=True, exclude=_IRRELEVANT)
+            for configuration in (load(self.output / folders.CONFIGURATION), self.configuration)
         )
         for section, value in now.items():
-            for key, old, new in manifests.differences(section, known[section], value):
+            for key, old, new in manifests.differences(section, before[section], value):
                 reason = "must not change within a study; use another folder for a new study"
-                raise ConfigurationError(key, f"{reason}. Received: {new!r}, was {old!r}", place)
+                raise ConfigurationError(key, received(reason, f"{new!r}, was {old!r}"), place)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -179,16 +180,16 @@ class Study:
         return held(self.output / TRIALS, f".{number}.lock")
 
     def _interrupted(self, stack: contextlib.ExitStack) -> int | None:
-        for found in self.trials:
-            if found.state != TrialState.RUNNING:
+        for trial in self.trials:
+            if trial.state != TrialState.RUNNING:
                 continue
             try:
-                stack.enter_context(self._held(found.number))
+                stack.enter_context(self._held(trial.number))
             except FileExistsError:  # a process runs it
                 continue
-            if found.user_attrs.get("kills", 0) < _MOST_KILLS:
-                return found.number
-            self._study.tell(found.number, state=TrialState.FAIL)
+            if trial.user_attrs.get("kills", 0) < _MOST_KILLS:
+                return trial.number
+            self._study.tell(trial.number, state=TrialState.FAIL)
         return None
 
     def _sampled(self, number: int) -> Trial:
@@ -199,8 +200,8 @@ class Study:
             trial = self._study.ask()
         else:
             study = self._storage.get_study_id_from_name(_NAME)
-            known = self._storage.get_trial_id_from_study_id_trial_number(study, number)
-            trial = Trial(self._study, known)
+            trial_id = self._storage.get_trial_id_from_study_id_trial_number(study, number)
+            trial = Trial(self._study, trial_id)
         _suggest(self.ranges, trial)
         return trial
 
@@ -239,8 +240,8 @@ class Study:
             self._study.tell(trial, value, state=state)
             best = self.best
             if best is not None and best.number == trial.number:
-                found = text(self.configured(best).absolute())
-                folders.write_text(self.output / BEST, found)
+                best_text = text(self.configured(best).absolute())
+                folders.write_text(self.output / BEST, best_text)
         console.out(self._line(self.trials[trial.number]), highlight=False)
 
     def _value(self, trial: Trial, console: Console) -> float:
@@ -274,15 +275,14 @@ class Study:
         same.
         """
         job = Job.of(configuration, self.output / DATA)
-        due = stale(job)
+        stale = Plan.of(job).stale
         for step in ("ingest", "analyze"):
-            if step in due:
+            if step in stale:
                 return
             if not (folder / step).exists():
                 folder.mkdir(parents=True, exist_ok=True)
-                folders.write_text(
-                    folder / folders.CONFIGURATION, text(job.configuration.absolute())
-                )
+                configured = text(job.configuration.absolute())
+                folders.write_text(folder / folders.CONFIGURATION, configured)
                 with folders.step(folder, step, "") as place:
                     folders.link(self.output / DATA / step, place)
 
@@ -304,13 +304,12 @@ def check_ranges(configuration: Configuration) -> None:
     Raises:
         ConfigurationError: If a value is invalid or there is no range; the error names the key.
     """
-    found = configuration.search.keys
-    if not found:
+    ranges = configuration.search.keys
+    if not ranges:
         example = '{"training.learning_rate" = {low = 1e-4, high = 1e-2, log = true}}'
-        raise configuration.error(
-            "search.keys", f"must name a key that varies, such as {example}. Received: {{}}"
-        )
-    ends = {key: x.get("choices") or [x["low"], x["high"]] for key, x in found.items()}
+        reason = received(f"must name a key that varies, such as {example}", "{}")
+        raise configuration.error("search.keys", reason)
+    ends = {key: x.get("choices") or [x["low"], x["high"]] for key, x in ranges.items()}
     for key, own in ends.items():
         for value in own:
             tried = {**{other: x[0] for other, x in ends.items()}, key: value}
@@ -320,12 +319,12 @@ def check_ranges(configuration: Configuration) -> None:
 
 def _suggest(ranges: Ranges, trial: Trial) -> None:
     """Chooses a value for each key of a trial that has none."""
-    for key, found in ranges.items():
-        if "choices" in found:  # any JSON; Optuna accepts only texts and numbers
-            trial.suggest_categorical(key, [json.dumps(one) for one in found["choices"]])
+    for key, bounds in ranges.items():
+        if "choices" in bounds:  # any JSON; Optuna accepts only texts and numbers
+            trial.suggest_categorical(key, [json.dumps(choice) for choice in bounds["choices"]])
             continue
-        low, high, log = found["low"], found["high"], found.get("log", False)
-        step = found.get("step")
+        low, high, log = bounds["low"], bounds["high"], bounds.get("log", False)
+        step = bounds.get("step")
         if all(isinstance(x, int) for x in (low, high, step or 0)):
             trial.suggest_int(key, low, high, step=step or 1, log=log)
         else:
@@ -335,8 +334,8 @@ def _suggest(ranges: Ranges, trial: Trial) -> None:
 def _values(ranges: Ranges, trial: FrozenTrial | Trial) -> dict[str, Any]:
     """Returns the value of each key that a trial has."""
     return {
-        key: json.loads(trial.params[key]) if "choices" in found else trial.params[key]
-        for key, found in ranges.items()
+        key: json.loads(trial.params[key]) if "choices" in bounds else trial.params[key]
+        for key, bounds in ranges.items()
         if key in trial.params
     }
 

@@ -68,10 +68,10 @@ def written(path: str, schema: pa.Schema = SCHEMA) -> Iterator[Callable[[pa.Tabl
     rows = 0
     with _whole(path) as file, WRITERS[path.rpartition(".")[2]](file, schema) as writer:
 
-        def write(found: pa.Table) -> None:
+        def write(ranked: pa.Table) -> None:
             nonlocal rows
-            waiting.append(found)
-            rows += len(found)
+            waiting.append(ranked)
+            rows += len(ranked)
             if rows >= _ROWS:
                 writer.write_table(pa.concat_tables(waiting))
                 waiting.clear()
@@ -98,8 +98,8 @@ def _whole(path: str) -> Iterator[IO[bytes]]:
 def _json_lines(file: IO[bytes], schema: pa.Schema) -> Iterator[Any]:
     """Provides a writer of JSON lines, like those of pyarrow for Parquet and CSV."""
 
-    def write_table(found: pa.Table) -> None:
-        file.writelines(f"{json.dumps(row)}\n".encode() for row in found.to_pylist())
+    def write_table(table: pa.Table) -> None:
+        file.writelines(f"{json.dumps(row)}\n".encode() for row in table.to_pylist())
 
     yield types.SimpleNamespace(write_table=write_table)
 

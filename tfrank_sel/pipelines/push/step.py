@@ -16,18 +16,19 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.releases import KIND, Releases
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.gates import Anomaly
-from tfrank_sel.pipelines.analysis.statistics import Split
-from tfrank_sel.pipelines.candidates import Settings
+from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration.sections import Serving
+from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.stored import Scorer
+from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.ingestion.inputs import Job
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.refusals import received
 
 TOP = 10
 _TRIED = 200  # number of lists for timing
@@ -99,30 +100,31 @@ def side_by_side(
     tried = list(itertools.islice(lists, _TRIED))
     for model in models.values():  # warms up: allocates memory and compiles
         model(tried[0])
-    for one in tried:
+    for inputs in tried:
         tops = []
         for name, model in models.items():
             began = time.perf_counter()
-            scores = model(one).numpy()[0]
+            scores = model(inputs).numpy()[0]
             times[name].append(1e3 * (time.perf_counter() - began))
             tops.append(set(np.argsort(-scores, kind="stable")[:TOP].tolist()))
         agreements.append(len(tops[0] & tops[-1]) / len(tops[0]))
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "milliseconds": {
             name: dict(zip(("p50", "p99"), np.percentile(x, [50, 99]).tolist(), strict=True))
             for name, x in times.items()
         }
     }
-    return {**found, "top_10_agreement": float(np.mean(agreements))} if champion else found
+    return {**figures, "top_10_agreement": float(np.mean(agreements))} if champion else figures
 
 
 def push(
     job: Job,
     progress: Progress,
     folder: Path,
+    *,
     ours: RecordScorer,
-    test: Split,
-    measured: Evaluation,
+    test: DataSplit,
+    comparison: Evaluation,
     leaks: Sequence[Anomaly],
     digest: str,
     before: Pushed | None,
@@ -137,7 +139,7 @@ def push(
         folder: Folder to write to: `blessing.json` and `pushed.json`.
         ours: The exported model.
         test: The test split.
-        measured: The evaluation of the model.
+        comparison: The evaluation of the model.
         leaks: Features of the training split that leak the label.
         digest: Digest of its export.
         before: The outcome of an earlier push of the run.
@@ -156,8 +158,8 @@ def push(
             step.tell(f"{damaged} was damaged: the model is published again")
         champion = None if served in (published, damaged) else _checked(served)
         theirs = None if champion is None else RecordScorer(champion, test.layout.features)
-        lists = stored.lists(test.shards, test.spec)
-        one_by_one = (stored.batch_of(one, test.spec) for one in lists)
+        lists = stored_lists.lists(test.shards, test.spec)
+        one_by_one = (stored_lists.batch_of(item_list, test.spec) for item_list in lists)
         compared = side_by_side(ours, theirs, one_by_one)
         judged = None
         if theirs is not None:
@@ -173,7 +175,7 @@ def push(
                 pipeline=runners.pipeline(options),
             )
         blessed = blessing.bless(
-            measured,
+            comparison,
             configuration.blessing,
             champion=judged,
             milliseconds=compared["milliseconds"]["ours"]["p99"],
@@ -222,6 +224,6 @@ def _checked(champion: str | None) -> str | None:
         try:
             kept.check(Path(stores.near_folder(champion)), KIND)
         except (OSError, ValueError) as error:
-            reason = f"expected a SavedModel as it was published. Received: {error}"
+            reason = received("expected a SavedModel as it was published", error)
             raise InputError(champion, reason) from error
     return champion

@@ -9,13 +9,14 @@ from typing import Any
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.files import folders, manifests
-from tfrank_sel.pipelines.steps import STEPS
+from tfrank_sel.pipelines.run.steps import STEPS
+from tfrank_sel.refusals import received
 
 METRIC = "NDCG@10"
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """Summary of a run.
 
     Args:
@@ -47,7 +48,7 @@ def runs(folder: Path) -> Iterator[Path]:
         tfrank_sel.data.InputError: If it is not a folder.
     """
     if not folder.is_dir():
-        raise InputError(str(folder), "expected a folder. Received: none")
+        raise InputError(str(folder), received("expected a folder", "none"))
     for place, names, files in os.walk(folder):
         names.sort()
         if folders.CONFIGURATION in files:
@@ -56,27 +57,29 @@ def runs(folder: Path) -> Iterator[Path]:
                 yield Path(place)
 
 
-def summary(folder: Path) -> Summary:
+def summary(folder: Path) -> RunSummary:
     """Returns the summary of a run from its folder.
 
     Raises:
         tfrank_sel.data.InputError: If a file of it is damaged.
     """
-    manifests.check_written(folder, ("train", "evaluate", "push"))
-    made = {step: manifests.read(folder, step) for step in STEPS}
+    written = manifests.written(folder, STEPS)
+    for step in ("train", "evaluate", "push"):
+        if step in written:
+            written[step].check()
     training = _read(folder / "train" / "training.json")
     metrics = _read(folder / "evaluate" / "metrics.json")
     pushed = _read(folder / "push" / "pushed.json") or {}
     published = pushed.get("saved_model")
-    return Summary(
+    return RunSummary(
         folder,
-        max((found["made"] for found in made.values() if found), default=None),
+        max((step.made for step in written.values()), default=None),
         [fit["loss"] for fit in fits(training)],
         metrics and metrics["metrics"][METRIC],
         metrics and metrics["against"],
         pushed.get("blessed"),
         published and Path(published).name,
-        [step for step, found in made.items() if found is None],
+        [step for step in STEPS if step not in written],
     )
 
 
@@ -91,11 +94,12 @@ def learned(folder: Path) -> list[dict[str, Any]]:
     Raises:
         tfrank_sel.data.InputError: If it is not a run, or not trained.
     """
-    manifests.check_written(folder, ["train"])
+    for step in manifests.written(folder, ["train"]).values():
+        step.check()
     training = _read(folder / "train" / "training.json")
     if training is None:
-        wanted = "expected the folder of a run whose model is trained"
-        raise InputError(str(folder), f"{wanted}. Received: no train/training.json")
+        reason = "expected the folder of a run whose model is trained"
+        raise InputError(str(folder), received(reason, "no train/training.json"))
     return fits(training)
 
 
@@ -107,12 +111,12 @@ def differing(a: Path, b: Path) -> list[tuple[str, Any, Any]]:
     Raises:
         tfrank_sel.data.InputError: If a folder is not a run.
     """
-    one, other = map(_configuration, (a, b))
+    first, second = map(_configuration, (a, b))
     return [
-        found
-        for key in dict.fromkeys((*one, *other))
+        difference
+        for key in dict.fromkeys((*first, *second))
         if key != "search"
-        for found in manifests.differences(key, one.get(key), other.get(key))
+        for difference in manifests.differences(key, first.get(key), second.get(key))
     ]
 
 
@@ -121,8 +125,7 @@ def _configuration(folder: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
-        wanted = "expected the folder of a run"
-        raise InputError(str(folder), f"{wanted}. Received: {error}") from error
+        raise InputError(str(folder), received("expected the folder of a run", error)) from error
 
 
 def _read(path: Path) -> Any:

@@ -44,27 +44,27 @@ def files(shard: str) -> list[str]:
     return [shard] if stores.is_file(shard) else stores.glob(shard)
 
 
-def serialize(found: Found, spec: data.FeatureSpec) -> bytes:
+def serialize(listed: Found, spec: data.FeatureSpec) -> bytes:
     """Returns the record of a list: a `tf.train.Example`.
 
     Args:
-        found: The list. Each part of its context is one more feature of the example.
+        listed: The list. Each part of its context is one more feature of the example.
         spec: Names of the parts and number of features.
     """
-    one = found.item_list
+    item_list = listed.item_list
     record = packed.serialize(
-        one.features,
+        item_list.features,
         spec,
-        labels=one.labels,
-        doc_ids=[doc_id.encode() for doc_id in one.doc_ids],
-        query_id=one.query_id.encode(),
-        texts=one.texts if spec.num_texts else None,
-        weights=one.weights if spec.weight else None,
+        labels=item_list.labels,
+        doc_ids=[doc_id.encode() for doc_id in item_list.doc_ids],
+        query_id=item_list.query_id.encode(),
+        texts=item_list.texts if spec.num_texts else None,
+        weights=item_list.weights if spec.weight else None,
     )
-    if not found.context:
+    if not listed.context:
         return record
     example = tf.train.Example()
-    for name, value in found.context.items():
+    for name, value in listed.context.items():
         feature = example.features.feature[name]
         if isinstance(value, str):
             feature.bytes_list.value.append(value.encode())
@@ -102,13 +102,13 @@ def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> dict[str,
 
 def inputs_spec(spec: data.FeatureSpec) -> dict[str, tf.TensorSpec]:
     """Returns the kinds of `inputs`, by name."""
-    found = {
+    kinds = {
         spec.features: tf.TensorSpec([None, None, spec.num_features], tf.float32),
         "mask": tf.TensorSpec([None, None], tf.bool),
     }
     if spec.num_texts:
-        found[spec.texts] = tf.TensorSpec([None, None, spec.num_texts], tf.string)
-    return found
+        kinds[spec.texts] = tf.TensorSpec([None, None, spec.num_texts], tf.string)
+    return kinds
 
 
 def batches(
@@ -144,16 +144,16 @@ def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
 
 def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:
     """Reads records as `serialized_batches`, some MiB at a time."""
-    found, size = list[bytes](), 0
+    block, size = list[bytes](), 0
     for serialized in serialized_batches(shards):
         batch = serialized.numpy().tolist()
-        found += batch
+        block += batch
         size += sum(map(len, batch))
         if size >= _OCTETS:
-            yield found
-            found, size = [], 0
-    if found:
-        yield found
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def totals(
@@ -209,15 +209,15 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
             )
 
 
-def batch_of(one: data.ItemList, spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
+def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
     """Returns one list as the inputs of a list scorer."""
-    found = {
-        spec.features: tf.constant(one.features[None]),
-        "mask": tf.fill([1, len(one.labels)], True),
+    inputs = {
+        spec.features: tf.constant(item_list.features[None]),
+        "mask": tf.fill([1, len(item_list.labels)], True),
     }
     if spec.num_texts:
-        found[spec.texts] = tf.constant([one.texts.tolist()])  # type: ignore[union-attr]
-    return found
+        inputs[spec.texts] = tf.constant([item_list.texts.tolist()])  # type: ignore[union-attr]
+    return inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,17 +278,17 @@ class Earlier:
         folder = str(self.path / "analyze")
         return self._kept([*numbered(stores.join(folder, "earlier")), f"{folder}/increment"])
 
-    def _kept(self, found: Sequence[str]) -> Sequence[str]:
-        return found if self.memory is None else found[max(0, len(found) - self.memory) :]
+    def _kept(self, places: Sequence[str]) -> Sequence[str]:
+        return places if self.memory is None else places[max(0, len(places) - self.memory) :]
 
 
 def numbered(folder: str) -> list[str]:
     """Returns the numbered subfolders of a folder, by number."""
-    found = {int(x.removeprefix(f"{folder}/").partition("/")[0]) for x in stores.find(folder)}
-    return [stores.join(folder, str(number)) for number in sorted(found)]
+    numbers = {int(x.removeprefix(f"{folder}/").partition("/")[0]) for x in stores.find(folder)}
+    return [stores.join(folder, str(number)) for number in sorted(numbers)]
 
 
-class Lists(Protocol):
+class StoredLists(Protocol):
     """Lists in TFRecord files, in any layout. The object is sent to workers.
 
     Attributes:
@@ -337,12 +337,12 @@ class PackedLists:
         return inputs_spec(self.spec)
 
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns features and mask by name, and the labels, as `Lists.parse`."""
+        """Returns features and mask by name, and the labels, as `StoredLists.parse`."""
         parsed = packed.parse(serialized, self.spec)
         return inputs(parsed, self.spec), parsed[self.spec.label]
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
-        """Returns the identifiers of the queries and their context, as `Lists.queries`."""
+        """Returns the identifiers of the queries and their context, as `StoredLists.queries`."""
         return context(serialized, self.spec, self.context)
 
 
@@ -383,5 +383,5 @@ def sample(shards: Sequence[str], spec: data.FeatureSpec, *, longest: int) -> Sa
         if len(records) >= count:
             break
     parsed = packed.parse(tf.constant(records[:count]), spec)
-    found = {name: x.numpy() for name, x in inputs(parsed, spec).items()}
-    return Sample(found, parsed[spec.label].numpy())
+    arrays = {name: x.numpy() for name, x in inputs(parsed, spec).items()}
+    return Sample(arrays, parsed[spec.label].numpy())

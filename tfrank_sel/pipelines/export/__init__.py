@@ -1,0 +1,1 @@
+"""The step `export`: a SavedModel, tested with requests of real lists."""

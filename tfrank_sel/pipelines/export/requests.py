@@ -1,0 +1,153 @@
+"""Requests of real lists for a server, and the test of an exported model with them."""
+
+import base64
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import data, export as exports
+from tfrank_sel.data import elwc, packed, typed, writing
+from tfrank_sel.data.formats import Schema
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer
+from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
+from tfrank_sel.refusals import refusal
+
+TOLERANCE = 1e-5
+
+
+def first_lists(shards: Sequence[str], schema: Schema, count: int) -> list[bytes]:
+    """Returns the first lists of TFRecord files as requests for a server.
+
+    Args:
+        shards: TFRecord files of the packed layout.
+        schema: Schema of the lists.
+        count: Number of lists.
+
+    Returns:
+        Serialized `ExampleListWithContext`.
+    """
+    lists = itertools.islice(stored_lists.lists(shards, schema.spec), count)
+    return [request(item_list, schema) for item_list in lists]
+
+
+def request(item_list: data.ItemList, schema: Schema) -> bytes:
+    """Returns a list as a request, an `ExampleListWithContext`: see `first_lists`."""
+    spec, types = schema.spec, schema.types
+    if types is None:
+        return elwc.serialize(
+            item_list.features,
+            spec,
+            labels=item_list.labels,
+            doc_ids=[doc_id.encode() for doc_id in item_list.doc_ids],
+            query_id=item_list.query_id.encode(),
+        )
+    values = {spec.doc_id: item_list.doc_ids, **typed.values(item_list, types)}
+    return writing.serialize_elwc(values, typed.list_features(types, spec.doc_id))
+
+
+def rest_request(item_list: data.ItemList, schema: Schema) -> str:
+    """Returns a list as the body of a POST to `:predict` of a server.
+
+    The body is for the signature `predict`, with each feature by name. A list with a missing
+    number, for which JSON has no text, is for `rank_top_k`: a serialized example.
+
+    Args:
+        item_list: The list.
+        schema: Schema of the list.
+    """
+    example = request(item_list, schema)
+    arrays = {name: x.numpy() for name, x in _dense([example], schema).items()}
+    if any(x.dtype.kind == "f" and np.isnan(x).any() for x in arrays.values()):
+        examples = [{"b64": base64.b64encode(example).decode()}]
+        body = {"signature_name": "rank_top_k", "inputs": {"examples": examples, "k": [10]}}
+        return json.dumps(body, indent=1) + "\n"
+    lines = [f"  {json.dumps(name)}: {json.dumps(_plain(x))}" for name, x in arrays.items()]
+    return '{\n "signature_name": "predict",\n "inputs": {\n' + ",\n".join(lines) + "\n }\n}\n"
+
+
+def _dense(examples: Sequence[bytes], schema: Schema) -> dict[str, tf.Tensor]:
+    """The inputs of the signature `predict`, by name."""
+    taken, doc_id = schema.types or schema.spec, schema.spec.doc_id
+    return exports.dense_inputs(tf.constant(examples), taken, doc_id=doc_id)
+
+
+def _plain(array: np.ndarray) -> list[object]:
+    """Values for JSON; a float32 has as few digits as it needs."""
+    if array.dtype == object:
+        return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
+    if array.dtype.kind == "f":
+        array = array.astype(str).astype(float)
+    return array.tolist()
+
+
+def infra_validate(
+    exported: RecordScorer,
+    model: Scorer,
+    schema: Schema,
+    shards: Sequence[str],
+    *,
+    lists: int,
+    as_onnx: Path | None = None,
+) -> float:
+    """Loads an exported model and runs its scoring signatures on real lists.
+
+    Args:
+        exported: The exported model.
+        model: Scoring function of the original model.
+        schema: Schema of the lists.
+        shards: TFRecord files of the packed layout, whose first lists are used.
+        lists: Number of lists.
+        as_onnx: The model as a file of ONNX, to run as well; None if there is none.
+
+    Returns:
+        The largest difference between the scores of a signature and of the model.
+
+    Raises:
+        ValueError: If a signature's scores differ from the model's by more than 1e-5 (relative for
+            scores beyond 1), or `rank_top_k` is not in the order of the scores.
+    """
+    spec, requests = schema.spec, first_lists(shards, schema, lists)
+    records = itertools.chain.from_iterable(map(stored_lists.records, shards))
+    parsed = packed.parse(tf.constant(list(itertools.islice(records, lists))), spec)
+    mask = parsed["mask"].numpy()
+    expected = model(stored_lists.inputs(parsed, spec)).numpy()
+    signatures = exported.signatures
+    examples, dense = tf.constant(requests), _dense(requests, schema)
+    served = {
+        "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),
+        "predict": signatures["predict"](**dense)["scores"].numpy(),
+        "tensorflow/serving/predict": signatures["tensorflow/serving/predict"](inputs=examples)[
+            "outputs"
+        ].numpy(),
+    }
+    if as_onnx is not None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # it warns that the mask may be left out
+        session = onnxruntime.InferenceSession(as_onnx, options)
+        taken = (*session.get_inputs(), *session.get_overridable_initializers())
+        sent = {x.name: dense[x.name].numpy() for x in taken}
+        [served["onnx"]] = session.run(["scores"], sent)
+    k = mask.shape[1]
+    ranked = signatures["rank_top_k"](examples=examples, k=tf.constant(k))
+    order = np.argsort(np.where(mask, -expected, np.inf), axis=1, kind="stable")
+    by_rank = np.take_along_axis(mask, order, axis=1)
+    worst = difference(
+        ranked["scores"].numpy()[by_rank], np.take_along_axis(expected, order, 1)[by_rank]
+    )
+    worst = max(worst, *(difference(scores[mask], expected[mask]) for scores in served.values()))
+    if not worst <= TOLERANCE or not np.array_equal(ranked["mask"].numpy(), by_rank):
+        reason = f"{exported.folder} must score as the model does, to {TOLERANCE:g}"
+        raise refusal(reason, f"a difference of {worst:.3g}")
+    return worst
+
+
+def difference(scores: np.ndarray, expected: np.ndarray) -> float:
+    """Returns the largest difference of scores, relative for scores beyond 1."""
+    return float(np.max(np.abs(scores - expected) / np.maximum(np.abs(expected), 1.0), initial=0.0))

@@ -1,0 +1,108 @@
+"""The step `export`, and the trial of an exported model with requests of real lists."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+
+from tfrank_sel import data, export as exports, models
+from tfrank_sel.data import letor, typed
+from tfrank_sel.export.saved_model import CARD
+from tfrank_sel.pipelines.analysis.statistics import DataSplit
+from tfrank_sel.pipelines.console import Progress, interrupts
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
+from tfrank_sel.pipelines.export.requests import first_lists, infra_validate, rest_request
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.ingestion.inputs import Job
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
+from tfrank_sel.pipelines.reporting import card
+from tfrank_sel.training.fitting import Trained
+
+WARM_UP_LISTS = 4
+TRIED_LISTS = 16  # by the signatures of an export
+TOLERANCE = 1e-5
+
+
+def export(
+    job: Job,
+    progress: Progress,
+    folder: Path,
+    *,
+    ours: Trained,
+    score: Scorer,
+    splits: Mapping[str, DataSplit],
+    evaluation: Evaluation,
+    facts: Mapping[str, Any],
+) -> RecordScorer:
+    """Exports and tests a model: `saved_model/`, and a query of the test split, also for REST.
+
+    Args:
+        job: The job.
+        progress: Progress display.
+        folder: Folder to write to.
+        ours: The model.
+        score: Its scoring function, as a graph.
+        splits: The splits.
+        evaluation: The evaluation of the model.
+        facts: Facts for the model card, as from `card.facts`.
+
+    Returns:
+        The exported model, loaded.
+    """
+    configuration, test, held_out = job.configuration, splits["test"], splits["validation"]
+    schema, saved_model = test.layout, folder / "saved_model"
+    with progress.step("export") as step, interrupts.deferred():
+        if method := configuration.serving.recalibration:
+            model = _recalibrated(ours.model, held_out.batches(), method)
+            ours = dataclasses.replace(ours, model=model)
+            score = TracedScorer(ours.scores, test.inputs)
+            step.tell(f"scores are expected labels: {method}")
+        exports.export(
+            ours.model,
+            schema.types or schema.spec,
+            saved_model,
+            doc_id=schema.spec.doc_id,
+            examples=first_lists(held_out.shards, schema, WARM_UP_LISTS),
+            metadata={
+                "metrics": {name: x.ours for name, x in evaluation.overall.items()},
+                "feature_names": schema.names,
+                "card": facts,
+            },
+            score=score,
+        )
+        folders.write_text(saved_model / CARD, card.text(facts))
+        as_onnx = folder / "model.onnx" if configuration.export.onnx else None
+        if as_onnx is not None:
+            try:
+                exports.onnx(ours.model, as_onnx)
+            except ValueError as error:
+                raise configuration.error("export.onnx", str(error)) from error
+    with progress.step("infra validation") as step, interrupts.deferred():
+        exported = RecordScorer(str(saved_model), schema.features)
+        gap = infra_validate(
+            exported, score, schema, test.shards, lists=TRIED_LISTS, as_onnx=as_onnx
+        )
+        step.tell(f"every signature scores as the model does, to {gap:.1g}")
+    # the first list with two different labels
+    lists = stored_lists.lists(test.shards, schema.spec)
+    first = next(x for x in lists if x.labels.min() < x.labels.max())
+    one_query = "one_query.txt" if schema.types is None else "one_query.jsonl"
+    text = letor.text(first) if schema.types is None else typed.text(first, schema.types)
+    folders.write_text(folder / one_query, text)
+    folders.write_text(folder / folders.REQUEST, rest_request(first, schema))
+    return exported
+
+
+def _recalibrated(
+    model: keras.Model, lists: tf.data.Dataset, method: Literal["isotonic", "platt"]
+) -> models.Recalibrated:
+    """The model, with expected labels by the validation split in place of scores."""
+    try:
+        return models.recalibrate(model, lists, method)
+    except ValueError as error:
+        raise data.InputError("validation", f"serving.recalibration: {error}") from error

@@ -1,0 +1,105 @@
+"""The step `ingest`: the files of a job, or synthetic data, become records."""
+
+from pathlib import Path
+
+from tfrank_sel.data import letor, stores, synthetic
+from tfrank_sel.data.formats import Schema
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion import clicks
+from tfrank_sel.pipelines.ingestion.ingest import ingest as convert, summary
+from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Job, Source
+from tfrank_sel.pipelines.ingestion.stored_lists import Earlier
+from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.refusals import received
+
+SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
+
+
+def ingest(
+    job: Job,
+    progress: Progress,
+    folder: Path,
+    *,
+    earlier: Earlier | None,
+    options: Options,
+) -> None:
+    """Converts files to records: `records/`, `ingest.json`, `layout.json`, `dead_letters.jsonl`.
+
+    Args:
+        job: The job; its store gets the records if it has one.
+        progress: Progress display.
+        folder: Folder to write to.
+        earlier: The run that this one continues; its records are linked to `earlier/`.
+        options: Options of Beam; None for this process.
+    """
+    seed, mirror = job.configuration.training.seed, job.mirror
+    inputs = job.inputs or synthesise(folder / "synthetic", seed, progress)
+    with progress.step("ingest") as step:
+        if job.configuration.clicks.position is not None:
+            settings = job.configuration.clicks
+            inputs, propensities = clicks.corrected(inputs, settings, folder / "clicks", step.tell)
+            position, share = propensities.positions[-1], propensities.values[-1]
+            last = f"position {position} is examined {share:.2f} times as often"
+            step.tell(f"corrected clicks: {last} as the best one; {propensities.reason}")
+        layout = inputs.schema()
+        if earlier is not None:
+            _check_same(earlier.path, layout)
+        step.doing(f"{len(inputs.sources)} files")
+        step.reads(source.path for source in inputs.sources)
+        mirror.drop("ingest")
+        place = folder if mirror.url is None else stores.join(mirror.url, "ingest")
+        ingested = convert(
+            inputs,
+            layout,
+            folder,
+            records=str(stores.join(place, "records")),
+            options=options,
+            shard_bytes=job.configuration.beam.shard_bytes,
+        )
+        count = sum(getattr(feature, "size", 1) for feature in layout.features.values())
+        step.tell(f"{count} feature{'' if count == 1 else 's'}")
+        for line in summary(ingested.report):
+            step.tell(line)
+        if earlier is not None:
+            kept = earlier.records()
+            for number, records in enumerate(kept):
+                folders.link(records, stores.join(place, "earlier", f"{number}"))
+            step.tell(f"joined to {len(kept)} earlier increments")
+    layout.write(folder / "layout.json")
+
+
+def synthesise(folder: Path, seed: int, progress: Progress) -> InputFiles:
+    """Writes synthetic data, one file per split.
+
+    Args:
+        folder: Folder to create.
+        seed: Seed of the data.
+        progress: Progress display.
+    """
+    with progress.step("synthesis") as step:
+        folder.mkdir(parents=True)
+        lists = synthetic.lists(sum(SYNTHETIC_LISTS.values()), seed=seed)
+        sources = []
+        for split, count in SYNTHETIC_LISTS.items():
+            path = folder / f"{split}.txt"
+            letor.write(path, (next(lists) for _ in range(count)))
+            sources.append(Source(str(path), split))
+        sizes = (f"{count} {split}" for split, count in SYNTHETIC_LISTS.items())
+        step.tell(f"synthetic lists: {', '.join(sizes)}")
+    return InputFiles(sources)
+
+
+def _check_same(earlier: Path, layout: Schema) -> None:
+    before = Schema.read(earlier / "ingest" / "layout.json", layout.columns)
+    if before != layout:
+        others = ", ".join(
+            sorted(
+                name
+                for name in before.features.keys() | layout.features.keys()
+                if before.features.get(name) != layout.features.get(name)
+            )
+        )
+        reason = "to continue a run, features, types and context must be the same"
+        raise InputError(str(earlier), received(reason, f"other {others or 'context'}"))

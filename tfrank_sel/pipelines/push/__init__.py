@@ -1,0 +1,1 @@
+"""The step `push`: the comparison with the served model, and the publication."""
