@@ -153,7 +153,7 @@ class Faults:
         nan = np.full([1, NUM_FEATURES], np.nan)
         short = np.zeros([1, 2])
         for code, serialized in (
-            ("DATA_LOSS", b"\xff garbage"),
+            ("INVALID_ARGUMENT", b"\xff garbage"),
             ("INVALID_ARGUMENT", elwc.serialize(nan, SPEC)),
             ("INVALID_ARGUMENT", elwc.serialize(short, type(SPEC)(2))),
             ("RESOURCE_EXHAUSTED", bytes(2 * LIMIT)),

@@ -6,7 +6,9 @@ def test_good_clients_are_served_whatever_bad_ones_do():
 
     assert [outcome for outcome in outcomes if outcome.startswith("FAILED")] == []
     assert outcomes["good: answered"] > 100
-    assert {"bad: 400", "bad: 413", "bad: DATA_LOSS", "disconnected", "garbage"} <= set(outcomes)
+    assert {"bad: 400", "bad: 413", "bad: INVALID_ARGUMENT", "disconnected", "garbage"} <= set(
+        outcomes
+    )
     assert swaps > 2
 
 
