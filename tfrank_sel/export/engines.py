@@ -14,6 +14,7 @@ import numpy as np
 from tfrank_sel.locks import created
 from tfrank_sel.models import BoostedTrees
 from tfrank_sel.models.boosted_trees import Forest, Split, Tree
+from tfrank_sel.refusals import received, refusal
 
 SLACK = np.float32(1e-6)  # what Solr adds to each threshold
 
@@ -58,16 +59,13 @@ def search_engine(
         ```
     """
     if engine not in _BODIES:
-        raise ValueError(f"`engine` must be {', '.join(_BODIES)}. Received: engine={engine!r}")
+        raise refusal(f"`engine` must be {', '.join(_BODIES)}", engine=engine)
     if not isinstance(model, BoostedTrees):
-        raise TypeError(
-            "Search engines rank with boosted trees; write other models with `export.onnx`. "
-            f"Expected `model`: models.BoostedTrees. Received: {type(model).__name__}"
-        )
+        expected = "Search engines rank with boosted trees; write other models with `export.onnx`"
+        expected += ". Expected `model`: models.BoostedTrees"
+        raise TypeError(received(expected, type(model).__name__))
     if len(set(features)) != len(features) or len(features) != model.num_features:
-        raise ValueError(
-            f"`features` must be {model.num_features} different names. Received: {list(features)}"
-        )
+        raise refusal(f"`features` must be {model.num_features} different names", list(features))
     with created(Path(path)) as written:
         written.write_text(json.dumps(_BODIES[engine](model.forest(), features, name)))
 

@@ -22,6 +22,7 @@ from tfrank_sel import kept
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.locks import created, flush, held
+from tfrank_sel.refusals import received, refusal
 
 GRAPH = "saved_model.pb"
 CONFIGURATION = "models.config"
@@ -65,15 +66,14 @@ def publish(
     if version is None:
         version = 1 + max(versions(base), default=0)
     if not 0 <= version < _VERSIONS:
-        raise ValueError(
-            "`version` must not be negative, and below 2**63: servers ignore others. "
-            f"Received: {version}"
+        raise refusal(
+            "`version` must not be negative, and below 2**63: servers ignore others", version
         )
     if not stores.is_file(stores.join(saved_model, GRAPH)):
-        raise FileNotFoundError(
-            f"`saved_model` must contain saved_model.pb. Received: {saved_model}"
-        )
+        message = received("`saved_model` must contain saved_model.pb", saved_model)
+        raise FileNotFoundError(message)
     here = Path(stores.near_folder(saved_model))
+    # Digests of a damaged copy would make it whole for every reader.
     kept.check(here, KIND)
     digests = kept.text(kept.digests(here), KIND)
     if stores.is_remote(base):
@@ -92,9 +92,9 @@ def publish(
 
 
 def _check_new(base: str | os.PathLike[str], version: int) -> None:
-    if version in (found := versions(base)):
-        wanted = f"`version` must be new in {base}"
-        raise FileExistsError(f"{wanted}. Received: {Path(found[version]).name}")
+    if version in (folders := versions(base)):
+        message = received(f"`version` must be new in {base}", Path(folders[version]).name)
+        raise FileExistsError(message)
 
 
 def _copy(folder: Path, copy: Path) -> None:
@@ -124,13 +124,12 @@ def roll_back(base: str | os.PathLike[str]) -> int:
         tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     with _alone(base):
-        found = versions(base)
-        if len(found) < 2:
-            raise ValueError(
-                f"{base} must have two versions to roll back. Received: versions {sorted(found)}"
-            )
-        latest, before = sorted(found, reverse=True)[:2]
-        folder = str(found[latest])
+        folders = versions(base)
+        if len(folders) < 2:
+            numbers = f"versions {sorted(folders)}"
+            raise refusal(f"{base} must have two versions to roll back", numbers)
+        latest, before = sorted(folders, reverse=True)[:2]
+        folder = str(folders[latest])
         aside = stores.join(base, f"rolled-back-{Path(folder).name}")
         if stores.is_remote(base):
             for file in stores.find(folder):
@@ -162,17 +161,18 @@ def remove_old(base: str | os.PathLike[str], keep: int, spare: Collection[int] =
         tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     if keep < 1:
-        raise ValueError(f"`keep` must be positive. Received: {keep}")
+        raise refusal("`keep` must be positive", keep)
     with _alone(base):
-        found = versions(base)
-        old = [version for version in sorted(found)[:-keep] if version not in spare]
+        folders = versions(base)
+        old = [version for version in sorted(folders)[:-keep] if version not in spare]
         for version in old:
-            folder = str(found[version])
+            folder = str(folders[version])
             if stores.is_remote(base):
                 stores.drop(folder, first=GRAPH)
             else:
                 removed = Path(base, f".removed-{Path(folder).name}")
                 Path(folder).rename(removed)
+                # What a link leads to may have other uses.
                 if removed.is_symlink():
                     removed.unlink()
                 else:
@@ -254,9 +254,9 @@ class Releases:
             The folder or URL of the version labelled `stable`, if there is one, else of the latest;
             None if there is no version.
         """
-        labels, found = self._labels(), versions(self.base)
-        version = labels.get(STABLE, max(found, default=-1))
-        return str(found[version]) if version in found else None
+        labels, folders = self._labels(), versions(self.base)
+        version = labels.get(STABLE, max(folders, default=-1))
+        return str(folders[version]) if version in folders else None
 
     def publish(
         self,
@@ -284,17 +284,16 @@ class Releases:
             labels, before = self._labels(), self.served()
             current = None if before is None else int(Path(before).name)
             if canary and current in (None, published):
-                reason = "a canary requires another version that is served"
-                raise InputError(self.base, f"{reason}. Received: {before}")
+                raise self._refused("a canary requires another version that is served", before)
             if labels and (published is None or published not in (current, labels.get(CANARY))):
                 if not canary:
-                    reason = (
-                        "a new version must be a canary first, since the served ones have labels"
+                    raise self._refused(
+                        "a new version must be a canary first, since the served ones have labels",
+                        f"labels {labels}",
                     )
-                    raise InputError(self.base, f"{reason}. Received: labels {labels}")
                 if CANARY in labels:
                     reason = "the canary must be promoted or rolled back first"
-                    raise InputError(self.base, f"{reason}. Received: labels {labels}")
+                    raise self._refused(reason, f"labels {labels}")
             if published is None:
                 place = str(publish(saved_model, self.base, version))
             else:
@@ -304,6 +303,7 @@ class Releases:
                 labels = {STABLE: current, CANARY: new}
             elif labels.get(CANARY) == new:
                 labels = {STABLE: new, PREVIOUS: labels[STABLE]}
+            # After the version itself: servers refuse a label of a version that is not there.
             self._tell(labels)
         return place
 
@@ -326,8 +326,7 @@ class Releases:
             elif not labels and before is not None:
                 labels = {STABLE: int(Path(before).name)}
             else:
-                reason = "expected a canary to promote"
-                raise InputError(self.base, f"{reason}. Received: labels {labels}")
+                raise self._refused("expected a canary to promote", f"labels {labels}")
             self._tell(labels)
         return labels[STABLE]
 
@@ -350,7 +349,7 @@ class Releases:
             version = labels.get(STABLE if CANARY in labels else PREVIOUS)
             if version is None:
                 reason = "expected a canary or a previous version to roll back"
-                raise InputError(self.base, f"{reason}. Received: labels {labels}")
+                raise self._refused(reason, f"labels {labels}")
             self._tell({STABLE: version})
         return version
 
@@ -372,6 +371,8 @@ class Releases:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Locks the folder for this process, and tells of a release that cannot be made."""
+        # The file has the entries of all models: of two that read it at once, the second to write
+        # would take away the entry of the first, and servers would unload its model.
         is_remote = stores.is_remote(self.root)
         lock = f".{CONFIGURATION}.lock"
         try:
@@ -381,6 +382,9 @@ class Releases:
             raise
         except (FileExistsError, ValueError) as error:
             raise InputError(self.base, f"{error}") from error
+
+    def _refused(self, reason: str, state: object) -> InputError:
+        return InputError(self.base, received(reason, state))
 
     def _labels(self) -> dict[str, int]:
         entry = self._entry(self._read())
@@ -392,6 +396,7 @@ class Releases:
         entry = self._entry(configuration)
         if entry is None:
             entry = configuration.model_config_list.config.add(name=self.model_name)
+        # Servers read the file in another working folder.
         base = self.base if stores.is_remote(self.base) else os.path.abspath(self.base)
         entry.base_path, entry.model_platform = base, "tensorflow"
         entry.ClearField("version_labels")
@@ -406,19 +411,18 @@ class Releases:
         # versions alone need no extra
         from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-        path, found = stores.join(self.root, CONFIGURATION), ModelServerConfig()
+        path, configuration = stores.join(self.root, CONFIGURATION), ModelServerConfig()
         try:
-            text_format.Parse(stores.read_text(path), found)
-            if not found.HasField("model_config_list"):
+            text_format.Parse(stores.read_text(path), configuration)
+            if not configuration.HasField("model_config_list"):
                 raise ValueError("no model_config_list; remove the file to write a new one")
         except FileNotFoundError:
             pass
         except InputError:
             raise
         except (OSError, text_format.ParseError, ValueError) as error:
-            wanted = "expected a ModelServerConfig"
-            raise InputError(path, f"{wanted}. Received: {error}") from error
-        return found
+            raise InputError(path, received("expected a ModelServerConfig", error)) from error
+        return configuration
 
     def _entry(self, configuration: Any) -> Any:
         entries = configuration.model_config_list.config

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfrank_sel.data import typed
 from tfrank_sel.export.onnx_format import standard
-from tfrank_sel.export.onnx_format.graph import Graph, Lists, indices, joined, part, refusal
+from tfrank_sel.export.onnx_format.graph import Graph, GraphLists, indices, joined, no_form, part
 from tfrank_sel.features import (
     DAY,
     MEAN,
@@ -39,7 +39,7 @@ def inputs(graph: Graph, features: Mapping[str, Feature]) -> dict[str, str]:
     values = {name: graph.input(spec, spec.name) for name, spec in specs.items()}
     item = next(name for name, feature in features.items() if feature.of == "item")
     lists = graph.lists(values[item])
-    found = {}
+    prepared = {}
     for name, feature in features.items():
         value = values[name]
         if feature.of == "query":
@@ -48,8 +48,8 @@ def inputs(graph: Graph, features: Mapping[str, Feature]) -> dict[str, str]:
             value = graph("Expand", value, graph("Concat", lists, tail, axis=0))
         if not isinstance(feature, Vector | Set):
             value = graph("Unsqueeze", value, indices(-1))
-        found[name] = _days(graph, value) if isinstance(feature, Timestamp) else value
-    return found
+        prepared[name] = _days(graph, value) if isinstance(feature, Timestamp) else value
+    return prepared
 
 
 def _days(graph: Graph, seconds: str) -> str:
@@ -64,9 +64,9 @@ def _days(graph: Graph, seconds: str) -> str:
 
 def preparation(graph: Graph, layer: Any, lists: Any) -> Any:
     """The prepared features, with their mask if the features have it."""
-    values = lists.features if isinstance(lists, Lists) else lists
+    values = lists.features if isinstance(lists, GraphLists) else lists
     values = values if isinstance(values, dict) else {"features": values}
-    mask = lists.mask if isinstance(lists, Lists) else None
+    mask = lists.mask if isinstance(lists, GraphLists) else None
     types = layer._types
     x = joined(graph, _columns(graph, types, values))
     is_missing = graph("IsNaN", x)
@@ -87,7 +87,7 @@ def preparation(graph: Graph, layer: Any, lists: Any) -> Any:
         parts.append(graph.cast(graph("And", lacks, graph("Unsqueeze", mask, indices(-1)))))
     parts += _texts(graph, layer, values)
     prepared = joined(graph, parts)
-    return Lists(prepared, mask) if isinstance(lists, Lists) else prepared
+    return GraphLists(prepared, mask) if isinstance(lists, GraphLists) else prepared
 
 
 def all_items(graph: Graph, values: str) -> str:
@@ -98,16 +98,16 @@ def all_items(graph: Graph, values: str) -> str:
 def _columns(graph: Graph, types: Mapping[str, Feature], values: Mapping[str, str]) -> list[str]:
     """The columns to standardise, float64: see `tfrank_sel.models.preparation.columns`."""
     parts = []
-    found = {
+    numbers = {
         name: graph.cast(values[name], tf.float64)
         for name, feature in types.items()
         if feature.numbers(name)
     }
-    for name, x in found.items():
+    for name, x in numbers.items():
         feature = types[name]
         if isinstance(feature, Timestamp):
             if feature.since is not None:
-                gap = graph("Sub", found[feature.since], x)
+                gap = graph("Sub", numbers[feature.since], x)
                 days = graph("Div", part(graph, gap, 1, 2), np.float64(DAY))
                 parts.append(graph("Add", part(graph, gap, 0, 1), days))
             if feature.parts:
@@ -202,13 +202,13 @@ def _texts(graph: Graph, layer: Any, values: Mapping[str, str]) -> list[str]:
     for name, kind in layer._types.items():
         if not kind.texts(name):
             continue
-        found, size = _ids(graph, layer, name, values[name])
+        numbers, size = _ids(graph, layer, name, values[name])
         if kind.encoding == "embedding":
-            ids.append(graph.cast(found))
+            ids.append(graph.cast(numbers))
             continue
-        each = graph("Equal", graph("Unsqueeze", found, indices(-1)), np.arange(1, size))
+        each = graph("Equal", graph("Unsqueeze", numbers, indices(-1)), np.arange(1, size))
         each = graph("ReduceMax", graph.cast(each), indices(-2), keepdims=0)
-        is_none = graph("Equal", graph("ReduceMax", found, indices(-1), keepdims=1), indices(0))
+        is_none = graph("Equal", graph("ReduceMax", numbers, indices(-1), keepdims=1), indices(0))
         hot += [graph.cast(is_none), each]
     return [*hot, *ids]
 
@@ -217,8 +217,8 @@ def _ids(graph: Graph, layer: Any, name: str, texts: str) -> tuple[str, int]:
     """The integers of a feature, and how many there are."""
     kind = layer._types[name]
     if isinstance(kind, Hash) or (isinstance(kind, Category) and kind.out_of_vocabulary > 1):
-        wanted = "expected a Category or Set with a vocabulary and out_of_vocabulary=1"
-        raise refusal(layer, f"hashes of texts, of feature {name!r}; {wanted}")
+        accepted = "expected a Category or Set with a vocabulary and out_of_vocabulary=1"
+        raise no_form(layer, f"hashes of texts, of feature {name!r}; {accepted}")
     vocabulary = layer.vocabularies[name]
     keys: dict[Any, int] = {MISSING_INTEGER if kind.dtype == "int64" else "": 0}
     for place, value in enumerate(vocabulary, 2):
@@ -227,8 +227,8 @@ def _ids(graph: Graph, layer: Any, name: str, texts: str) -> tuple[str, int]:
                 keys.setdefault(spelling, place)
             elif _INTEGER.fullmatch(spelling):
                 keys.setdefault(int(spelling), place)
-    found = standard.labels(graph, texts, [*keys], [*keys.values()], 1)
-    return found, kind.ids(len(vocabulary))
+    numbers = standard.labels(graph, texts, [*keys], [*keys.values()], 1)
+    return numbers, kind.ids(len(vocabulary))
 
 
 def _spellings(value: str) -> list[str]:

@@ -10,6 +10,7 @@ import onnx
 import tensorflow as tf
 from onnx import helper, numpy_helper
 
+from tfrank_sel.refusals import refusal
 from tfrank_sel.version import __version__
 
 TREES = "ai.onnx.ml"
@@ -19,7 +20,7 @@ _OPSETS, _IR = {"": 18, TREES: 3}, 8
 Rule = Callable[..., Any]
 
 
-class Lists(NamedTuple):
+class GraphLists(NamedTuple):
     """Values of the items of lists, by their names in a graph.
 
     Args:
@@ -60,10 +61,10 @@ class Graph:
         Returns:
             The name of the output, or of each output if there are several.
         """
-        found = [f"{kind}_{len(self._nodes)}_{place}" for place in range(outputs)]
+        results = [f"{kind}_{len(self._nodes)}_{place}" for place in range(outputs)]
         names = [x if isinstance(x, str) else self._constant(np.asarray(x)) for x in inputs]
-        self._nodes.append(helper.make_node(kind, names, found, domain=domain, **attributes))
-        return found[0] if outputs == 1 else found
+        self._nodes.append(helper.make_node(kind, names, results, domain=domain, **attributes))
+        return results[0] if outputs == 1 else results
 
     def _constant(self, value: np.ndarray) -> str:
         key = (value.dtype.str, value.shape, value.tobytes())
@@ -106,20 +107,20 @@ class Graph:
         """
         rule = self._rules.get(type(layer))
         if rule is None:
-            known = ", ".join(sorted(kind.__name__ for kind in self._rules))
-            raise refusal(layer, f"no rule for its class; classes with a rule are {known}")
+            classes = ", ".join(sorted(kind.__name__ for kind in self._rules))
+            raise no_form(layer, f"no rule for its class; classes with a rule are {classes}")
         if not layer.built and not isinstance(layer, keras.Model):
-            raise refusal(layer, "a layer that is not built; call the model once")
+            raise no_form(layer, "a layer that is not built; call the model once")
         given = {name: x for name, x in kwargs.items() if x is not None and x is not False}
         if unknown := given.keys() - inspect.signature(rule).parameters.keys():
-            raise refusal(layer, f"call argument {', '.join(sorted(unknown))}")
+            raise no_form(layer, f"call argument {', '.join(sorted(unknown))}")
         return rule(self, layer, *args, **given)
 
     def shape(self, value: str) -> list[int | None]:
         """Returns the size of each axis of a value, None if it is unknown."""
         output = helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, None)
-        found = self._proto([output]).graph.output[0].type.tensor_type.shape.dim
-        return [x.dim_value if x.HasField("dim_value") else None for x in found]
+        sizes = self._proto([output]).graph.output[0].type.tensor_type.shape.dim
+        return [x.dim_value if x.HasField("dim_value") else None for x in sizes]
 
     def serialized(self) -> bytes:
         """Returns the checked model as the content of a file.
@@ -137,9 +138,8 @@ class Graph:
         options = {"producer_name": "tfrank_sel", "producer_version": __version__}
         model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR, **options)
         if model.ByteSize() >= 2**31:
-            raise ValueError(
-                f"a file of ONNX must be below 2 GB. Received: {model.ByteSize()} bytes of weights"
-            )
+            size = f"{model.ByteSize()} bytes of weights"
+            raise refusal("a file of ONNX must be below 2 GB", size)
         try:
             model = onnx.shape_inference.infer_shapes(
                 model, check_type=True, strict_mode=True, data_prop=True
@@ -151,10 +151,10 @@ class Graph:
         return model
 
 
-def refusal(layer: Any, received: str) -> ValueError:
+def no_form(layer: Any, part: str) -> ValueError:
     """Returns the error for a layer that has no form in ONNX."""
     name = f"`{layer.name}`, of class {type(layer).__name__}" if hasattr(layer, "name") else layer
-    return ValueError(f"ONNX has no form for layer {name}. Received: {received}")
+    return refusal(f"ONNX has no form for layer {name}", part)
 
 
 def indices(*values: int) -> np.ndarray:

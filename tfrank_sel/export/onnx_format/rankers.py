@@ -13,17 +13,18 @@ from tfrank_sel.export.onnx_format import features, standard
 from tfrank_sel.export.onnx_format.graph import (
     TREES,
     Graph,
-    Lists,
+    GraphLists,
     Rule,
     indices,
     joined,
+    no_form,
     part,
-    refusal,
 )
 from tfrank_sel.export.onnx_format.standard import array
 from tfrank_sel.export.signatures import PADDING_SCORE
 from tfrank_sel.models.boosted_trees import ZERO, Node
 from tfrank_sel.models.recalibrated import SHARE
+from tfrank_sel.refusals import refusal
 
 _OF_LAYERS = (keras.Sequential, keras_versions.FUNCTIONAL)
 _IDS = {"user": [None], "item": [None, None]}
@@ -41,7 +42,7 @@ def serialized(model: keras.Model) -> bytes:
             graph.output(vectors, name)
     elif isinstance(model, _OF_LAYERS):
         if not model.built:
-            raise refusal(model, "a model that is not built; call it once")
+            raise no_form(model, "a model that is not built; call it once")
         names = [x.name for x in model.inputs] if len(model.inputs) > 1 else ["features"]
         values = [
             graph.input(tf.TensorSpec(x.shape, x.dtype), name)
@@ -54,12 +55,13 @@ def serialized(model: keras.Model) -> bytes:
             mask = graph.input(spec, "mask", default=np.array([[True]]))
             any_of = next(iter(values.values())) if isinstance(values, dict) else values
             mask = graph("And", mask, features.all_items(graph, any_of))
-            values = Lists(values, mask)
+            values = GraphLists(values, mask)
     scores = as_lists(graph, graph.layer(model, values))
     if len(shape := graph.shape(scores)) != 2:
-        raise ValueError(
+        raise refusal(
             "`model` must give scores of shape [batch_size, list_size] or [batch_size, list_size, "
-            f"1]. Received: {shape}"
+            "1]",
+            shape,
         )
     if mask is not None:
         scores = graph("Where", mask, scores, np.float32(PADDING_SCORE))
@@ -72,10 +74,10 @@ def _features(graph: Graph, model: Any) -> Any:
     inner, ends = model, (models.Preparation, models.BoostedTrees, models.Perceptron, *_OF_LAYERS)
     while not isinstance(inner, ends):
         parts = (getattr(inner, name, None) for name in ("preparation", "model", "members"))
-        found = next((part for part in parts if part is not None), None)
-        if found is None:
+        inside = next((part for part in parts if part is not None), None)
+        if inside is None:
             graph.layer(inner)  # raises the error
-        inner = found[0] if isinstance(found, list) else found
+        inner = inside[0] if isinstance(inside, list) else inside
     if isinstance(inner, models.Preparation) and inner.features:
         return features.inputs(graph, inner._types)
     if isinstance(inner, models.Perceptron):
@@ -87,7 +89,7 @@ def _features(graph: Graph, model: Any) -> Any:
     return graph.input(tf.TensorSpec([None, None, count], tf.float32), "features")
 
 
-def scores(graph: Graph, model: Any, lists: Lists) -> str:
+def scores(graph: Graph, model: Any, lists: GraphLists) -> str:
     """Adds the nodes of a ranker, which takes the mask if it has `takes_mask`."""
     takes_mask = getattr(model, "takes_mask", False)
     return as_lists(graph, graph.layer(model, lists if takes_mask else lists.features))
@@ -103,13 +105,13 @@ def as_lists(graph: Graph, scores: str) -> str:
 
 def _prepared(graph: Graph, model: Any, lists: Any) -> str:
     prepared = graph.layer(model.preparation, lists)
-    if isinstance(prepared, Lists):
+    if isinstance(prepared, GraphLists):
         return scores(graph, model.network, prepared)
     return str(graph.layer(model.network, prepared))
 
 
 def _perceptron(graph: Graph, model: Any, lists: Any) -> str:
-    x = lists.features if isinstance(lists, Lists) else lists
+    x = lists.features if isinstance(lists, GraphLists) else lists
     x = _looked_up(graph, model, x)
     for layer in model._hidden:
         x = graph.layer(layer, x)
@@ -117,8 +119,7 @@ def _perceptron(graph: Graph, model: Any, lists: Any) -> str:
         mask = getattr(lists, "mask", None) or features.all_items(graph, x)
         some = graph.cast(graph("ReduceMax", graph.cast(mask), indices(1), keepdims=1), tf.bool)
         seen = graph("Unsqueeze", graph("Or", mask, graph("Not", some)), indices(1))
-        found = graph.layer(model._attention, x, x, attention_mask=seen)
-        x = graph("Add", x, found)
+        x = graph("Add", x, graph.layer(model._attention, x, x, attention_mask=seen))
     x = graph.layer(model._score, x)
     return str(graph("Squeeze", x, indices(-1)))
 
@@ -147,16 +148,14 @@ def _looked_up(graph: Graph, model: Any, x: str) -> str:
     return joined(graph, parts)
 
 
-def _ensemble(graph: Graph, model: Any, lists: Lists) -> str:
+def _ensemble(graph: Graph, model: Any, lists: GraphLists) -> str:
     parts = (scores(graph, member, lists) for member in model.members)
-    found = (features.standardised(graph, x, lists.mask) for x in parts)  # type: ignore[arg-type]
-    total = graph(
-        "Sum", *map(functools.partial(graph, "Mul"), found, map(np.float64, model.factors))
-    )
-    return graph.cast(total)
+    parts = (features.standardised(graph, x, lists.mask) for x in parts)  # type: ignore[arg-type]
+    weighted = map(functools.partial(graph, "Mul"), parts, map(np.float64, model.factors))
+    return graph.cast(graph("Sum", *weighted))
 
 
-def _recalibrated(graph: Graph, model: Any, lists: Lists) -> str:
+def _recalibrated(graph: Graph, model: Any, lists: GraphLists) -> str:
     s = scores(graph, model.model, lists)
     log_odds = graph("Add", graph("Mul", s, np.float32(model.slope)), np.float32(model.intercept))
     labels = graph("Mul", graph("Sigmoid", log_odds), np.float32(model.max_label))
@@ -197,8 +196,8 @@ def _searched(graph: Graph, values: str, knots: np.ndarray) -> str:
     grow(0, len(knots))
     rows = graph("Reshape", values, indices(-1, 1))
     columns = [np.array(column) for column in zip(*nodes, strict=True)]
-    found = _forest(graph, rows, np.array([0]), *columns)
-    return graph.cast(graph("Reshape", found, graph.lists(values)), tf.int64)
+    places = _forest(graph, rows, np.array([0]), *columns)
+    return graph.cast(graph("Reshape", places, graph.lists(values)), tf.int64)
 
 
 def _forest(
@@ -255,8 +254,8 @@ def _boosted_trees(graph: Graph, model: Any, x: str) -> str:
 
 def _two_tower(graph: Graph, model: Any, inputs: dict[str, str]) -> str:
     users, items = towers(graph, model, inputs)
-    found = graph("MatMul", items, graph("Unsqueeze", users, indices(-1)))
-    return str(graph("Squeeze", found, indices(-1)))
+    products = graph("MatMul", items, graph("Unsqueeze", users, indices(-1)))
+    return str(graph("Squeeze", products, indices(-1)))
 
 
 def towers(graph: Graph, model: Any, inputs: dict[str, str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import keras_versions
-from tfrank_sel.export.onnx_format.graph import TREES, Graph, Rule, indices, refusal
+from tfrank_sel.export.onnx_format.graph import TREES, Graph, Rule, indices, no_form
 from tfrank_sel.models import CosineClassifier, Dropout
 
 _ONE, _LOWEST = np.float32(1.0), np.float32(-3.4e38)
@@ -57,13 +57,13 @@ _ACTIVATIONS = {
 def _activated(graph: Graph, layer: Any, x: str) -> str:
     if layer.activation not in _ACTIVATIONS:
         name = getattr(layer.activation, "__name__", layer.activation)
-        raise refusal(layer, f"activation {name}")
+        raise no_form(layer, f"activation {name}")
     return str(_ACTIVATIONS[layer.activation](graph, x))
 
 
 def _dense(graph: Graph, layer: Any, x: str) -> str:
     if getattr(layer, "quantization_mode", None):
-        raise refusal(layer, f"quantization {layer.quantization_mode}")
+        raise no_form(layer, f"quantization {layer.quantization_mode}")
     x = graph("MatMul", x, array(layer.kernel))
     return _activated(graph, layer, graph("Add", x, array(layer.bias)) if layer.use_bias else x)
 
@@ -74,14 +74,14 @@ def _same(graph: Graph, layer: Any, x: str) -> str:
 
 def _relu(graph: Graph, layer: Any, x: str) -> str:
     if layer.threshold:
-        raise refusal(layer, f"threshold {layer.threshold}")
+        raise no_form(layer, f"threshold {layer.threshold}")
     x = graph("LeakyRelu", x, alpha=float(layer.negative_slope or 0.0))
     return x if layer.max_value is None else graph("Min", x, np.float32(layer.max_value))
 
 
 def _softmax(graph: Graph, layer: Any, x: str) -> str:
     if not isinstance(layer.axis, int):
-        raise refusal(layer, f"several axes, {layer.axis}")
+        raise no_form(layer, f"several axes, {layer.axis}")
     return str(graph("Softmax", x, axis=layer.axis))
 
 
@@ -95,7 +95,7 @@ def _is_last(layer: Any) -> bool:
 
 def _batch_normalization(graph: Graph, layer: Any, x: str) -> str:
     if not _is_last(layer):
-        raise refusal(layer, f"axis {layer.axis}; expected the last")
+        raise no_form(layer, f"axis {layer.axis}; expected the last")
     scale = 1.0 / np.sqrt(array(layer.moving_variance, np.float64) + layer.epsilon)
     scale = scale * array(layer.gamma, np.float64) if layer.scale else scale
     shift = -array(layer.moving_mean, np.float64) * scale
@@ -105,15 +105,15 @@ def _batch_normalization(graph: Graph, layer: Any, x: str) -> str:
 
 def _layer_normalization(graph: Graph, layer: Any, x: str) -> str:
     if not _is_last(layer) or getattr(layer, "rms_scaling", False):
-        raise refusal(layer, f"axis {layer.axis} or rms_scaling; expected the last axis alone")
+        raise no_form(layer, f"axis {layer.axis} or rms_scaling; expected the last axis alone")
     gamma = array(layer.gamma) if layer.scale else _ONE
-    found = graph("LayerNormalization", x, np.atleast_1d(gamma), axis=-1, epsilon=layer.epsilon)
-    return str(graph("Add", found, array(layer.beta))) if layer.center else str(found)
+    x = graph("LayerNormalization", x, np.atleast_1d(gamma), axis=-1, epsilon=layer.epsilon)
+    return str(graph("Add", x, array(layer.beta))) if layer.center else x
 
 
 def _normalization(graph: Graph, layer: Any, x: str) -> str:
     if layer.invert:
-        raise refusal(layer, "invert=True")
+        raise no_form(layer, "invert=True")
     deviation = np.maximum(np.sqrt(array(layer.variance)), np.float32(keras.config.epsilon()))
     return str(graph("Div", graph("Sub", x, array(layer.mean)), deviation))
 
@@ -160,13 +160,13 @@ def _pooled(kind: str) -> Any:
 def _embedding(graph: Graph, layer: Any, x: str) -> str:
     """The vectors of integers."""
     if layer.mask_zero:
-        raise refusal(layer, "mask_zero=True")
+        raise no_form(layer, "mask_zero=True")
     return str(graph("Gather", array(layer.embeddings), graph.cast(x, tf.int64)))
 
 
 def _lookup(graph: Graph, layer: Any, x: str) -> str:
     if layer.output_mode != "int" or layer.num_oov_indices != 1 or layer.invert:
-        raise refusal(
+        raise no_form(
             layer, "options other than output_mode='int', num_oov_indices=1, invert=False"
         )
     values = layer.get_vocabulary()
@@ -186,7 +186,7 @@ def attention(
 ) -> str:  # fmt: skip
     """Attention of several heads over the second axis."""
     if list(layer._attention_axes) != [1]:
-        raise refusal(layer, f"attention axes {layer._attention_axes}; expected the second")
+        raise no_form(layer, f"attention axes {layer._attention_axes}; expected the second")
     parts = (("query", query), ("key", value if key is None else key), ("value", value))
     q, k, v = (
         graph(
@@ -199,14 +199,14 @@ def attention(
     if attention_mask is not None:
         seen = graph("Unsqueeze", attention_mask, indices(1))
         logits = graph("Where", seen, logits, _LOWEST)
-    found = graph("MatMul", graph("Softmax", logits, axis=-1), v)
-    found = graph("Transpose", found, perm=[0, 2, 1, 3])
-    return _projected(graph, layer._output_dense, found)
+    attended = graph("MatMul", graph("Softmax", logits, axis=-1), v)
+    attended = graph("Transpose", attended, perm=[0, 2, 1, 3])
+    return _projected(graph, layer._output_dense, attended)
 
 
 def _projected(graph: Graph, dense: Any, x: str) -> str:
-    found = graph("Einsum", x, array(dense.kernel), equation=dense.equation)
-    return graph("Add", found, array(dense.bias)) if dense.bias is not None else found
+    x = graph("Einsum", x, array(dense.kernel), equation=dense.equation)
+    return graph("Add", x, array(dense.bias)) if dense.bias is not None else x
 
 
 def _einsum_dense(graph: Graph, layer: Any, x: str) -> str:
