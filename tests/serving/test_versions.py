@@ -168,7 +168,9 @@ def test_a_port_in_use_is_told(endpoint, half, protocol):
 
 
 def test_bad_configurations_are_refused():
-    with pytest.raises(ValueError, match=r"`num_versions` must be positive\. Received: 0"):
+    with pytest.raises(
+        ValueError, match=r"`num_versions` must be positive\. Received: num_versions=0"
+    ):
         Latest(0)
     with pytest.raises(ValueError, match="`name` must not be empty"):
         ModelConfig("", pathlib.Path())

@@ -1,6 +1,5 @@
 """The command line: `tfrank-sel-serving`, or `python -m tfrank_sel.serving`."""
 
-import contextlib
 import dataclasses
 import gc
 import json
@@ -11,8 +10,8 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import rich.console
 import rich.table
@@ -21,7 +20,11 @@ import typer
 from tfrank_sel.commandline import Application, Version
 from tfrank_sel.data import stores
 from tfrank_sel.launch import quiet
+from tfrank_sel.refusals import received, refusal
+from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.options import Following, grouped
 from tfrank_sel.serving.output import unhindered
+from tfrank_sel.serving.status import ServingError
 
 if TYPE_CHECKING:
     from tfrank_sel.export.releases import Releases
@@ -36,7 +39,7 @@ Folder = Annotated[
 ]
 ReleasedName = Annotated[str, typer.Option(help="Name of the model in the folder and in requests.")]
 
-app = Application(no_args_is_help=True)
+app = Application(ImportError, OSError, ValueError, ServingError, no_args_is_help=True)
 
 
 @app.callback()
@@ -45,7 +48,9 @@ def _commands(version: Version = False) -> None:
 
 
 @app.command()
+@grouped
 def serve(
+    *,
     model_base_path: Annotated[
         str | None,
         typer.Option(help="Folder or URL of one model, with a subfolder for each version."),
@@ -53,19 +58,7 @@ def serve(
     model_name: Annotated[
         str, typer.Option(help="Name of the model in requests; the name of its folder if unset.")
     ] = "",
-    model_config_file: Annotated[
-        str | None,
-        typer.Option(help="Path or URL of a `models.config`, instead of one model."),
-    ] = None,
-    model_config_file_poll_wait_seconds: Annotated[
-        float, typer.Option(min=0.0, help="Seconds between reads of that file; 0 to read it once.")
-    ] = 0.0,
-    allow_version_labels_for_unavailable_models: Annotated[
-        bool, typer.Option(help="Accept a new label for a version that is not served yet.")
-    ] = False,
-    file_system_poll_wait_seconds: Annotated[
-        float, typer.Option(min=0.01, help="Seconds between checks for new versions.")
-    ] = 1.0,
+    following: Following,
     ssl_config_file: Annotated[
         pathlib.Path | None, typer.Option(help="`SSLConfig` that encrypts gRPC, but not REST.")
     ] = None,
@@ -73,23 +66,7 @@ def serve(
         pathlib.Path | None,
         typer.Option(help="`ConfigProto` with the threads and memory of a model."),
     ] = None,
-    max_request_bytes: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Maximum size of a gRPC message; a quarter for JSON, decompressed."
-        ),
-    ] = 2**24,
-    max_concurrent_requests: Annotated[
-        int, typer.Option(min=1, help="Maximum number of requests that wait or run.")
-    ] = 1024,
-    max_elements: Annotated[
-        int,
-        typer.Option(min=1, help="Maximum number of values in a request; an eighth for JSON."),
-    ] = 2**21,
-    max_items: Annotated[
-        int,
-        typer.Option(min=1, help="Maximum size of every axis but the first, such as the items."),
-    ] = 2**16,
+    limits: Limits,
     rest_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port for REST; 0 for any free port.")
     ] = 8501,
@@ -120,11 +97,11 @@ def serve(
     New versions in the folders replace old ones without a failed request. The warm-up requests of a
     version run first.
     """
-    if (model_base_path is None) == (model_config_file is None):
-        fail("Expected one of --model-base-path and --model-config-file. Received: both or none")
+    if (model_base_path is None) == (following.config_file is None):
+        raise refusal("Expected one of --model-base-path and --model-config-file", "both or none")
     is_there = stores.is_remote(model_base_path or "") or os.path.isdir(model_base_path or "")
     if model_base_path and not is_there:
-        fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
+        raise refusal(f"{model_base_path} must be a folder of versions", "no such folder")
     with quiet():
         from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
@@ -132,51 +109,37 @@ def serve(
         from tfrank_sel.serving.deployment.messages import SSLConfig
         from tfrank_sel.serving.endpoint import Endpoint
         from tfrank_sel.serving.engine.interleaving import Interleaving
-        from tfrank_sel.serving.limits import Limits
-        from tfrank_sel.serving.status import ServingError
 
     def read(path: pathlib.Path | None, kind: Callable[[], Any]) -> Any:
         return config.read(path, kind) if path else None
 
     # The event loop waits so long for a thread that runs Python, several times a request.
     sys.setswitchinterval(5e-4)
+    if following.config_file:
+        models = model_config.read(following.config_file)
+    else:
+        base_path = model_config.located(model_base_path or ".")
+        if isinstance(base_path, pathlib.Path):
+            base_path = base_path.resolve()
+        models = [model_config.ModelConfig(model_name or pathlib.Path(base_path).name, base_path)]
     mixed = None
-    try:
-        if model_config_file:
-            models = model_config.read(model_config_file)
-        else:
-            base_path = model_config.located(model_base_path or ".")
-            if isinstance(base_path, pathlib.Path):
-                base_path = base_path.resolve()
-            name = model_name or pathlib.Path(base_path).name
-            models = [model_config.ModelConfig(name, base_path)]
-        if interleave is not None:
-            name, versions = _interleaved(interleave, [model.name for model in models])
-            mixed = Interleaving(name, versions, interleave_log, interleave_method)
-            if not model_config_file:
-                models = [dataclasses.replace(models[0], policy=model_config.Specific(versions))]
-        encryption = read(ssl_config_file, SSLConfig)
-        endpoint = Endpoint(
-            models,
-            host=host,
-            grpc_port=grpc_port,
-            rest_port=rest_port,
-            tls=config.credentials(encryption) if encryption else None,
-            limits=Limits(
-                max_request_bytes,
-                elements=max_elements,
-                items=max_items,
-                requests=max_concurrent_requests,
-            ),
-            session=read(tensorflow_session_config_file, ConfigProto),
-            poll_seconds=file_system_poll_wait_seconds,
-            config_file=model_config_file,
-            config_poll_seconds=model_config_file_poll_wait_seconds,
-            allow_labels_for_unavailable=allow_version_labels_for_unavailable_models,
-            interleaving=mixed,
-        )
-    except (OSError, ServingError) as error:
-        fail(str(error))
+    if interleave is not None:
+        name, versions = _interleaved(interleave, [model.name for model in models])
+        mixed = Interleaving(name, versions, interleave_log, interleave_method)
+        if not following.config_file:
+            models = [dataclasses.replace(models[0], policy=model_config.Specific(versions))]
+    encryption = read(ssl_config_file, SSLConfig)
+    endpoint = Endpoint(
+        models,
+        host=host,
+        grpc_port=grpc_port,
+        rest_port=rest_port,
+        tls=config.credentials(encryption) if encryption else None,
+        limits=limits,
+        session=read(tensorflow_session_config_file, ConfigProto),
+        interleaving=mixed,
+        **vars(following),
+    )
     gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
     with unhindered():
         has_ended = _serve(endpoint, [model.name for model in models])
@@ -196,13 +159,13 @@ def check(
 ) -> None:
     """Check a deployment folder, and report each fault with its file, field and rule."""
     if not folder.is_dir():
-        fail(f"{folder} must be a deployment folder. Received: no such folder")
+        raise refusal(f"{folder} must be a deployment folder", "no such folder")
     with quiet():
         from tfrank_sel.serving.deployment.check import check as faults_of
 
         faults = list(faults_of(folder, root))
     for fault in faults:
-        print(" ".join(str(fault).split()), file=sys.stderr)
+        print(fault, file=sys.stderr)
     if faults:
         raise typer.Exit(2)
     print(f"{folder} has no faults")
@@ -223,12 +186,8 @@ def deployment(
     with quiet():
         from tfrank_sel.serving.deployment.folder import write
         from tfrank_sel.serving.deployment.model_config import located
-        from tfrank_sel.serving.status import ServingError
-    try:
-        with quiet():
-            write(output, model_name, located(saved_model_base), copy_models=copy_models)
-    except (OSError, ValueError, ServingError) as error:
-        fail(str(error))
+
+        write(output, model_name, located(saved_model_base), copy_models=copy_models)
     print(f"{output} holds the deployment of {model_name}")
 
 
@@ -245,24 +204,21 @@ def publish(
     ] = False,
 ) -> None:
     """Publish a SavedModel as a version that servers of the folder load."""
-    with _releases(folder, model_name) as releases:
-        place = releases.publish(saved_model, version, canary=canary)
+    place = _releases(folder, model_name).publish(saved_model, version, canary=canary)
     print(f"{place} is {'the canary' if canary else 'served'}")
 
 
 @app.command()
 def promote(folder: Folder, model_name: ReleasedName = "ranker") -> None:
     """Make the canary the stable version; the one before is still served, as `previous`."""
-    with _releases(folder, model_name) as releases:
-        version = releases.promote()
+    version = _releases(folder, model_name).promote()
     print(f"version {version} is stable")
 
 
 @app.command()
 def roll_back(folder: Folder, model_name: ReleasedName = "ranker") -> None:
     """Withdraw the canary or, if there is none, return to the previous version."""
-    with _releases(folder, model_name) as releases:
-        version = releases.roll_back()
+    version = _releases(folder, model_name).roll_back()
     print(f"version {version} is served")
 
 
@@ -273,8 +229,7 @@ def remove_old(
     model_name: ReleasedName = "ranker",
 ) -> None:
     """Remove all versions but the latest ones and those with a label."""
-    with _releases(folder, model_name) as releases:
-        removed = releases.remove_old(keep)
+    removed = _releases(folder, model_name).remove_old(keep)
     print(f"removed: {', '.join(map(str, removed)) or 'none'}")
 
 
@@ -303,39 +258,31 @@ def rank(
 ) -> None:
     """Rank the items of one query, and print them with their scores."""
     if (file is None) == (items is None):
-        fail("Expected one of --file and --items. Received: both or none")
+        raise refusal("Expected one of --file and --items", "both or none")
     if file and not file.is_file():
-        fail(f"{file} must be a file with one query. Received: no such file")
+        raise refusal(f"{file} must be a file with one query", "no such file")
     with quiet():
         from tfrank_sel.data import formats, requests
         from tfrank_sel.serving.client import Ranker
-        from tfrank_sel.serving.status import ServingError
-    documents, shown = None, dict[str, list[object]]()  # columns that are no features
-    try:
-        of_query = None if query is None else _json("--query", query)
-        with Ranker(address, model_name, manifest=manifest) as ranker:
-            if file and formats.reader([str(file)]).name == "letor":
-                asked = _letor(file, ranker.num_features())
-                title = f"query {asked.query_id}"
-                ranked = ranker.rank(asked.features, asked.doc_ids, query=of_query)
-            else:
-                title, ids = None, None
-                named = requests.read(file) if file else _json("--items", items or "")
-                features, doc_id = ranker.takes.features, ranker.takes.doc_id
-                is_feature = doc_id in features
-                if (
-                    file
-                    and not is_feature
-                    and {*features} <= {*named.column_names, *(of_query or ())}
-                ):
-                    others = [name for name in named.column_names if name not in features]
-                    shown = {name: named[name].to_pylist() for name in others}
-                    named = named.drop_columns(others)
-                    ids = [str(row) for row in range(named.num_rows)]
-                ranked = ranker.rank(named, ids, query=of_query)
-                documents = shown.pop(doc_id, None)
-    except (ImportError, OSError, ValueError, ServingError) as error:
-        fail(str(error))
+    title, ids, documents = None, None, None
+    shown = dict[str, list[object]]()  # columns that are no features
+    of_query = None if query is None else _json("--query", query)
+    with Ranker(address, model_name, manifest=manifest) as ranker:
+        if file and formats.reader([str(file)]).name == "letor":
+            asked = _letor(file, ranker.num_features())
+            title = f"query {asked.query_id}"
+            ranked = ranker.rank(asked.features, asked.doc_ids, query=of_query)
+        else:
+            named = requests.read(file) if file else _json("--items", items or "")
+            features, doc_id = ranker.takes.features, ranker.takes.doc_id
+            has_others = file and doc_id not in features
+            if has_others and {*features} <= {*named.column_names, *(of_query or ())}:
+                others = [name for name in named.column_names if name not in features]
+                shown = {name: named[name].to_pylist() for name in others}
+                named = named.drop_columns(others)
+                ids = [str(row) for row in range(named.num_rows)]
+            ranked = ranker.rank(named, ids, query=of_query)
+            documents = shown.pop(doc_id, None)
     table = rich.table.Table("rank", "document", "score", *shown, title=title)
     for item in ranked:
         document = documents[int(item.doc_id)] if documents else item.doc_id
@@ -344,30 +291,22 @@ def rank(
     rich.console.Console(highlight=False).print(table)
 
 
-def fail(message: str) -> NoReturn:
-    """Ends the command with one line on stderr and status 2."""
-    print(" ".join(message.split()), file=sys.stderr)
-    raise typer.Exit(2)
-
-
 def _interleaved(option: str, models: Sequence[str]) -> tuple[str, list[int]]:
     """The model and its two versions."""
     name, _, pair = option.rpartition(":")
     versions = [int(x) if x.isdecimal() else -1 for x in pair.split(",")]
     if len({*versions} - {-1}) != 2 or len(versions) != 2:
-        fail(f"--interleave must be two versions, such as 3,4. Received: {option}")
+        raise refusal("--interleave must be two versions, such as 3,4", option)
     if not name and len(models) == 1:
         name = models[0]
     if name not in models:
-        known = ", ".join(f"{model}:{pair}" for model in models)
-        fail(f"--interleave must name a served model: {known or 'none'}. Received: {option}")
+        served = ", ".join(f"{model}:{pair}" for model in models) or "none"
+        raise refusal(f"--interleave must name a served model: {served}", option)
     return name, versions
 
 
 def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
     """Serves until a signal, and returns whether all has ended."""
-    from tfrank_sel.serving.status import ServingError
-
     events: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: events.put(None))
@@ -390,8 +329,6 @@ def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
     # A signal is handled while this thread runs Python; a model may load for long, or for ever.
     threading.Thread(target=start, name="start", daemon=True).start()
     error = events.get()
-    if isinstance(error, ServingError):
-        fail(str(error))
     if error is not None:
         raise error
     return is_ready.is_set() and endpoint.stop()
@@ -402,15 +339,12 @@ def main() -> None:
     app()
 
 
-@contextlib.contextmanager
-def _releases(folder: str, model_name: str) -> Iterator["Releases"]:
-    """Imports what a release needs, and tells of what cannot be released."""
+def _releases(folder: str, model_name: str) -> "Releases":
+    """Imports what a release needs."""
     with quiet():
         from tfrank_sel.export.releases import Releases
-    try:
-        yield Releases(folder, model_name)
-    except (OSError, ValueError) as error:
-        fail(str(error))
+
+    return Releases(folder, model_name)
 
 
 def _letor(file: pathlib.Path, num_features: int) -> Any:
@@ -420,7 +354,7 @@ def _letor(file: pathlib.Path, num_features: int) -> Any:
 
     lists = list(letor.read(file, num_features))
     if len(lists) != 1:
-        raise InputError(str(file), f"expected one query. Received: {len(lists)}")
+        raise InputError(str(file), received("expected one query", len(lists)))
     return lists[0]
 
 
@@ -428,7 +362,7 @@ def _json(option: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{option} must be JSON: {error}. Received: {text}") from error
+        raise refusal(f"{option} must be JSON: {error}", text) from error
 
 
 if __name__ == "__main__":

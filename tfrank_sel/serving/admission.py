@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent import futures
 from typing import Any, TypeVar
 
+from tfrank_sel.refusals import received
 from tfrank_sel.serving.limits import ExceededError, Limits
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 _LARGE = 2**20
 _LARGE_ELEMENTS = 2**17
 _THREADS = 8
+_LATER = "more; try again later"
 # glibc keeps hundreds of MiB that large requests have freed, until it is asked to return them.
 _TRIM_SECONDS = 1.0
 _trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -50,6 +52,7 @@ class Admission:
         self._bytes = 0
         self._small = futures.ThreadPoolExecutor(_THREADS, "requests")
         self._large = futures.ThreadPoolExecutor(1, "large-requests")
+        # A reload waits for models that load: eight of them would leave no thread for requests.
         self._slow = futures.ThreadPoolExecutor(_THREADS, "slow-requests")
 
     @contextlib.asynccontextmanager
@@ -71,6 +74,7 @@ class Admission:
             oldest = next(iter(self._receiving[most]))
             self._received(most, oldest)
             self._ended_early.add(oldest)
+            # Its own timeout is the one way into a coroutine that waits for bytes.
             oldest.reschedule(asyncio.get_running_loop().time())
         timeout = asyncio.timeout(limits.send_seconds)
         try:
@@ -80,13 +84,9 @@ class Admission:
         except TimeoutError as error:
             if timeout in self._ended_early:
                 message = f"At most {limits.receiving} requests may be received at a time"
-                message += ". Received: more; try again later"
-                raise ServingError(Code.UNAVAILABLE, message) from error
-            raise ServingError(
-                Code.DEADLINE_EXCEEDED,
-                f"A request must come in {limits.send_seconds} seconds. Received: a part",
-                http_status=408,
-            ) from error
+                raise ServingError(Code.UNAVAILABLE, received(message, _LATER)) from error
+            message = received(f"A request must come in {limits.send_seconds} seconds", "a part")
+            raise ServingError(Code.DEADLINE_EXCEEDED, message, http_status=408) from error
         finally:
             self._received(connection, timeout)
             self._ended_early.discard(timeout)
@@ -120,16 +120,15 @@ class Admission:
         """
         limits, size = self.limits, len(body)
         if self._requests >= limits.requests or self._bytes + size > limits.waiting_bytes:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"At most {limits.requests} requests of {limits.waiting_bytes} bytes together may "
-                "wait or run. Received: more; try again later",
-            )
+            message = f"At most {limits.requests} requests of {limits.waiting_bytes} bytes together"
+            message = received(f"{message} may wait or run", _LATER)
+            raise ServingError(Code.RESOURCE_EXHAUSTED, message)
         try:
             async with asyncio.timeout(seconds):
                 if is_slow:
                     return await self._submitted(self._slow, work, body, limits)
                 if size <= _LARGE:
+                    # How large its tensors are is known when it is parsed, in a thread.
                     with contextlib.suppress(ExceededError):
                         return await self._submitted(self._small, work, body, self._small_limits)
                 return await self._submitted(self._large, work, body, limits)
@@ -148,9 +147,11 @@ class Admission:
         size, is_large = len(body), pool is self._large
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        # Taken by the thread, or by the end of the request if that is first.
+        # Taken by the thread, or by the end of the request if that is first. The context has the
+        # session of the request, which threads do not inherit.
         turn = iter([functools.partial(contextvars.copy_context().run, work, body, limits)])
 
+        # In the event loop, so that the counts need no lock.
         def tell(setter: Callable[[Any], None], value: Any) -> None:
             self._ended(size, is_large)
             if not answer.done():

@@ -20,8 +20,9 @@ from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import Load
 from tfrank_sel.serving.grpc_services import create_server
-from tfrank_sel.serving.limits import LimitedHttp, Limits
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.rest.api import RestApi
+from tfrank_sel.serving.rest.connections import LimitedHttp
 from tfrank_sel.serving.status import Code, ServingError
 
 _STOP_SECONDS = 2.0  # for requests that are dropped when the grace is over

@@ -41,7 +41,7 @@ _STREAMS = 128  # calls of one connection at a time
 
 
 @dataclasses.dataclass(frozen=True)
-class _Method:
+class _Rpc:
     """A method: its request, what answers it in how many seconds, whether it is counted or slow."""
 
     request: type[protobuf.Message]
@@ -89,19 +89,19 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._core = core
         self._admission = admission
         prediction = {
-            "Predict": _Method(predict_pb2.PredictRequest, self._predict, True),
-            "Regress": _Method(regression_pb2.RegressionRequest, self._regress, True),
-            "GetModelMetadata": _Method(
+            "Predict": _Rpc(predict_pb2.PredictRequest, self._predict, True),
+            "Regress": _Rpc(regression_pb2.RegressionRequest, self._regress, True),
+            "GetModelMetadata": _Rpc(
                 get_model_metadata_pb2.GetModelMetadataRequest, self._metadata
             ),
         }
         models = {
-            "GetModelStatus": _Method(get_model_status_pb2.GetModelStatusRequest, self._status),
-            "HandleReloadConfigRequest": _Method(
+            "GetModelStatus": _Rpc(get_model_status_pb2.GetModelStatusRequest, self._status),
+            "HandleReloadConfigRequest": _Rpc(
                 model_management_pb2.ReloadConfigRequest, self._reload, is_slow=True
             ),
         }
-        health = {"Check": _Method(health_pb2.HealthCheckRequest, _health)}
+        health = {"Check": _Rpc(health_pb2.HealthCheckRequest, _health)}
         self._methods = {
             f"/{service}/{name}": method
             for service, methods in (
@@ -136,7 +136,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     async def _answer(
         self,
         api: str,
-        method: _Method,
+        method: _Rpc,
         messages: AsyncIterator[bytes],
         context: "grpc.aio.ServicerContext[bytes, bytes]",
     ) -> bytes:
@@ -159,7 +159,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             async with self._admission.receiving(context.peer()):
                 body = await anext(messages, None)
             if body is None:
-                raise invalid("A call must send a message. Received: none")
+                raise invalid("A call must send a message", "none")
             try:
                 return await self._admission.run(
                     work, body, due - time.monotonic(), is_slow=method.is_slow

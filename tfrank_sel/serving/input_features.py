@@ -9,6 +9,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from tfrank_sel.data.spec import input_names, of_input_name
 from tfrank_sel.features import Category, Feature, Number, Set, Vector, of_config
+from tfrank_sel.refusals import refusal
 
 _PACKED = "features"
 
@@ -59,8 +60,10 @@ def of_model(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) 
     if "types" in manifest:
         features = {name: of_config(config) for name, config in manifest["types"].items()}
         if inputs and inputs.keys() != features.keys():
-            wanted = f"The manifest must be of the model, which takes {', '.join(inputs)}"
-            raise ValueError(f"{wanted}. Received: {', '.join(sorted(features))}")
+            raise refusal(
+                f"The manifest must be of the model, which takes {', '.join(inputs)}",
+                ", ".join(sorted(features)),
+            )
         return InputFeatures(None, features, mask, doc_id)
     shapes = {name: [x.size for x in info.tensor_shape.dim] for name, info in inputs.items()}
     if inputs.keys() == {_PACKED} and len(shapes[_PACKED]) == 3:

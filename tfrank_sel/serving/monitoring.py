@@ -25,12 +25,12 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        self._counts = _Counts(":tensorflow:serving:request_count", "model_name", "status")
-        self._loads = _Counts(
+        self._counts = _ByLabels(":tensorflow:serving:request_count", "model_name", "status")
+        self._loads = _ByLabels(
             ":tensorflow:cc:saved_model:load_attempt_count", "model_path", "status"
         )
-        self._rounds = _Counts(":tfrank_sel:serving:failed_round_count", "followed", "status")
-        self._lost = _Counts(":tfrank_sel:serving:lost_list_count", "model_name", "status")
+        self._rounds = _ByLabels(":tfrank_sel:serving:failed_round_count", "followed", "status")
+        self._lost = _ByLabels(":tfrank_sel:serving:lost_list_count", "model_name", "status")
         self._registry.register(self._counts)
         self._registry.register(self._lost)
         self._registry.register(self._rounds)
@@ -98,7 +98,7 @@ class Observation:
     model_name: str
 
 
-class _Counts(Collector):
+class _ByLabels(Collector):
     """Counts by two labels; `prometheus_client`'s counter would append `_total` to its name.
 
     Args:

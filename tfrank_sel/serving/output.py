@@ -27,8 +27,8 @@ def unhindered() -> Iterator[None]:
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        for one in passed:
-            one.end()
+        for output in passed:
+            output.end()
 
 
 class _Passed:
@@ -54,9 +54,9 @@ class _Passed:
     def _take(self) -> None:
         dropped = 0
         while piece := os.read(self._ours, _PIECE):
-            told = f"{dropped} bytes of output were dropped: they were not read in time\n"
+            notice = f"{dropped} bytes of output were dropped: they were not read in time\n"
             try:
-                self._waiting.put_nowait((told.encode() if dropped else b"") + piece)
+                self._waiting.put_nowait((notice.encode() if dropped else b"") + piece)
                 dropped = 0
             except queue.Full:
                 dropped += len(piece)

@@ -9,6 +9,8 @@ from typing import Self
 
 from google.protobuf import message as protobuf
 
+from tfrank_sel.refusals import received, refusal
+
 SESSION = "x-session"  # header of HTTP, or key of gRPC's metadata, that names the session
 
 # What HTTP and gRPC both carry as it is, and what is short enough to be logged.
@@ -84,16 +86,16 @@ class ServingError(Exception):
 def check_session(name: str) -> None:
     """Raises a ValueError for a name of a session that a client or a log cannot take."""
     if not _SESSION.fullmatch(name):
-        received = repr(name) if len(name) <= 256 else f"{len(name)} characters"
-        raise ValueError(
+        raise refusal(
             "`session` must have 1 to 256 printable characters of ASCII, the first and the last "
-            f"no space. Received: {received}"
+            "no space",
+            repr(name) if len(name) <= 256 else f"{len(name)} characters",
         )
 
 
-def invalid(message: str) -> ServingError:
-    """Returns the error of a request, or of a file, that breaks a rule."""
-    return ServingError(Code.INVALID_ARGUMENT, message)
+def invalid(expected: str, *values: object) -> ServingError:
+    """Returns the error of a request, or of a file, that breaks a rule, with what was received."""
+    return ServingError(Code.INVALID_ARGUMENT, received(expected, *values) if values else expected)
 
 
 @contextlib.contextmanager
@@ -108,9 +110,7 @@ def mapped() -> Iterator[None]:
     except ServingError:
         raise
     except protobuf.DecodeError as error:
-        raise invalid(
-            "The request must be a message of its method. Received: other bytes"
-        ) from error
+        raise invalid("The request must be a message of its method", "other bytes") from error
     except MemoryError as error:
         message = "The request needs more memory than there is"
         raise ServingError(Code.RESOURCE_EXHAUSTED, message) from error

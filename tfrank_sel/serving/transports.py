@@ -18,6 +18,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from tfrank_sel.refusals import received
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import Code, ServingError
@@ -181,9 +182,9 @@ class Rest(Transport):
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         answer = self._ask("GET", f"{self._url}/metadata")
-        found = answer["metadata"]["signature_def"]["signature_def"].get(name, {})
+        signature = answer["metadata"]["signature_def"]["signature_def"].get(name, {})
         return json_format.ParseDict(
-            found, meta_graph_pb2.SignatureDef(), ignore_unknown_fields=True
+            signature, meta_graph_pb2.SignatureDef(), ignore_unknown_fields=True
         )
 
     def close(self) -> None:
@@ -203,7 +204,7 @@ class Rest(Transport):
         try:
             return json_reader.read_object(response.data)
         except ServingError as error:
-            raise self.error(Code.INTERNAL, f"An answer must be JSON. Received: {error}") from error
+            raise self.error(Code.INTERNAL, received("An answer must be JSON", error)) from error
 
 
 def connect(

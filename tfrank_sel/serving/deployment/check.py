@@ -14,6 +14,7 @@ from tfrank_sel import export
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.saved_model import BATCHING
+from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment import config, messages, model_config
 from tfrank_sel.serving.engine import versions, warmup
 from tfrank_sel.serving.status import ServingError
@@ -34,7 +35,8 @@ class Fault:
     rule: str
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.field}{': ' if self.field else ''}{self.rule}"
+        field = f"{self.field}: " if self.field else ""
+        return " ".join(f"{self.file}: {field}{self.rule}".split())  # one line
 
 
 def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Iterator[Fault]:
@@ -77,20 +79,21 @@ def _model(
     if isinstance(base_path, pathlib.Path):
         base_path = root / base_path.relative_to("/")
     try:
-        found = versions.find(base_path)
-        aspired = model.policy.aspired(found)
-        near = {version: pathlib.Path(stores.near_folder(found[version])) for version in aspired}
+        folders = versions.find(base_path)
+        aspired = model.policy.aspired(folders)
+        near = {version: pathlib.Path(stores.near_folder(folders[version])) for version in aspired}
     except (OSError, InputError) as error:
         reason = error.reason if isinstance(error, InputError) else error.strerror
-        rule = f"must be a folder of versions: {reason}. Received: {base_path}"
+        rule = received(f"must be a folder of versions: {reason}", base_path)
         yield Fault(path, f"base_path of {model.name}", rule)
         return
     if not aspired:
-        rule = f"must name a version that is there. Received: {model.policy}, found {sorted(found)}"
+        there = f"found {sorted(folders)}"
+        rule = received("must name a version that is there", model.policy, there)
         yield Fault(path, f"model_version_policy of {model.name}", rule)
     for label, version in model.labels.items():
         if version not in aspired:
-            rule = f"must name a version that is served. Received: {version}, served {aspired}"
+            rule = received("must name a version that is served", version, f"served {aspired}")
             yield Fault(path, f"version_labels[{label}] of {model.name}", rule)
     for version in aspired:
         yield from _version(near[version])
@@ -103,12 +106,13 @@ def _version(folder: pathlib.Path) -> Iterator[Fault]:
     try:
         export.check_servable(folder)
     except (OSError, ValueError, protobuf.DecodeError) as error:
-        yield Fault(graph, "", f"must be a SavedModel that a stock server runs. Received: {error}")
+        rule = received("must be a SavedModel that a stock server runs", error)
+        yield Fault(graph, "", rule)
     try:
         for _ in warmup.read(requests):
             pass
     except (ServingError, tf.errors.OpError) as error:
-        yield Fault(requests, "", f"must be a TFRecord of PredictionLog. Received: {error}")
+        yield Fault(requests, "", received("must be a TFRecord of PredictionLog", error))
 
 
 def _config(path: pathlib.Path, kind: Callable[[], Any]) -> Iterator[Fault]:

@@ -18,6 +18,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel.data import stores
+from tfrank_sel.refusals import received
 from tfrank_sel.serving import monitoring as metrics
 from tfrank_sel.serving.deployment import messages, model_config
 from tfrank_sel.serving.deployment.messages import (
@@ -206,40 +207,42 @@ def _batching(message: Any) -> Iterator[tuple[str, str]]:
     wrapped = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
     for field in (*wrapped, "max_execution_batch_size"):
         if message.HasField(field) and getattr(message, field).value < 1:
-            yield field, f"must be positive. Received: {getattr(message, field).value}"
+            yield field, received("must be positive", getattr(message, field).value)
     if message.batch_timeout_micros.value < 0:
-        received = message.batch_timeout_micros.value
-        yield "batch_timeout_micros", f"must not be negative. Received: {received}"
+        micros = message.batch_timeout_micros.value
+        yield "batch_timeout_micros", received("must not be negative", micros)
     sizes = list(message.allowed_batch_sizes)
     if any(a >= b for a, b in itertools.pairwise((0, *sizes))):
-        yield "allowed_batch_sizes", f"must be positive and increase. Received: {sizes}"
+        yield "allowed_batch_sizes", received("must be positive and increase", sizes)
     most = largest = _MAX_BATCH_SIZE  # rows of a request, and of an execution
     if message.HasField("max_batch_size"):
         most = largest = message.max_batch_size.value
     if message.enable_large_batch_splitting.value and message.HasField("max_execution_batch_size"):
         largest = message.max_execution_batch_size.value
+    # Splitting makes executions smaller than requests, never larger.
     if largest > most:
-        rule = f"must be at most max_batch_size, {most}. Received: {largest}"
+        rule = received(f"must be at most max_batch_size, {most}", largest)
         yield "max_execution_batch_size", rule
+    # A batch is padded to the next allowed size, which the largest batch must have, too.
     if sizes and sizes[-1] != largest:
-        rule = f"must end with the largest batch, {largest}. Received: {sizes}"
+        rule = received(f"must end with the largest batch, {largest}", sizes)
         yield "allowed_batch_sizes", rule
 
 
 def _monitoring(message: Any) -> Iterator[tuple[str, str]]:
     path = message.prometheus_config.path
     if path and not path.startswith("/"):
-        yield "prometheus_config.path", f"must start with `/`. Received: {path}"
+        yield "prometheus_config.path", received("must start with `/`", path)
 
 
 def _session(message: config_pb2.ConfigProto) -> Iterator[tuple[str, str]]:
     for field in ("intra_op_parallelism_threads", "inter_op_parallelism_threads"):
         if getattr(message, field) < 0:
-            yield field, f"must not be negative. Received: {getattr(message, field)}"
+            yield field, received("must not be negative", getattr(message, field))
     fraction = message.gpu_options.per_process_gpu_memory_fraction
     if not 0.0 <= fraction <= 1.0:
         field = "gpu_options.per_process_gpu_memory_fraction"
-        yield field, f"must be in [0, 1]. Received: {fraction}"
+        yield field, received("must be in [0, 1]", fraction)
 
 
 def _tls(message: Any) -> Iterator[tuple[str, str]]:
@@ -253,13 +256,13 @@ def _tls(message: Any) -> Iterator[tuple[str, str]]:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*map(str, files))
         except ssl.SSLError as error:
-            rule = f"must be a certificate and its key, in PEM. Received: {error.reason or error}"
+            rule = received("must be a certificate and its key, in PEM", error.reason or error)
             yield "server_cert, server_key", rule
     if message.custom_ca:
         try:
             ssl.create_default_context(cadata=message.custom_ca)
         except ssl.SSLError as error:
-            yield "custom_ca", f"must be certificates in PEM. Received: {error.reason}"
+            yield "custom_ca", received("must be certificates in PEM", error.reason)
 
 
 _RULES: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {

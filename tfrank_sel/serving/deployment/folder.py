@@ -1,5 +1,6 @@
 """Deployment folder of a model: image, proxy, monitoring, Kubernetes and KServe."""
 
+import dataclasses
 import importlib.resources
 import os
 import pathlib
@@ -10,6 +11,7 @@ import textwrap
 
 from tfrank_sel.data import stores
 from tfrank_sel.locks import created
+from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.engine import versions
@@ -62,27 +64,28 @@ def write(
         OSError: If `saved_model_base` cannot be read or `output` not be written.
     """
     if not _NAME.fullmatch(model_name) or model_name in _YAML_WORDS:
-        raise ValueError(
+        raise refusal(
             "`model_name` must be at most 48 of a-z, 0-9 and inner `-`, start with a letter, and "
-            f"be no word of YAML. Received: {model_name!r}"
+            "be no word of YAML",
+            repr(model_name),
         )
     if output.exists():
-        raise FileExistsError(f"`output` must not exist. Received: {output}, which exists")
-    found = versions.find(saved_model_base)
-    if not found:
-        raise ValueError(f"`saved_model_base` must hold a version. Received: {saved_model_base}")
+        raise FileExistsError(received("`output` must not exist", output, "which exists"))
+    folders = versions.find(saved_model_base)
+    if not folders:
+        raise refusal("`saved_model_base` must hold a version", saved_model_base)
     root = None if copy_models else _polled(model_name, saved_model_base)
     with created(output) as folder:
         if root is not None:
             render(folder, model_name, root=root)
         else:
-            render(folder, model_name, max(found))
+            render(folder, model_name, max(folders))
             models = folder / "models" / model_name
-            for version, path in found.items():
+            for version, path in folders.items():
                 shutil.copytree(stores.near_folder(path), models / str(version))
             for fault in check(folder, root=folder):
                 place = fault.file.relative_to(folder)
-                raise ValueError(f"{place}: {fault.field} {fault.rule}")
+                raise ValueError(str(dataclasses.replace(fault, file=place)))
 
 
 def _polled(model_name: str, base: pathlib.Path | str) -> str:
@@ -97,10 +100,10 @@ def _polled(model_name: str, base: pathlib.Path | str) -> str:
             f"{error}; publish a version, or copy the models into the image"
         ) from error
     if not any(model.name == model_name and model.base_path == base for model in models):
-        raise ValueError(f"{path} must name the model {model_name} in {base}. Received: {models}")
+        raise refusal(f"{path} must name the model {model_name} in {base}", models)
     if not stores.is_remote(root):
         if not _ROOT.fullmatch(root):
-            raise ValueError(f"The folder of models must be a plain path. Received: {root}")
+            raise refusal("The folder of models must be a plain path", root)
         for fault in check(pathlib.Path(root)):
             raise ValueError(str(fault))
     return root

@@ -104,5 +104,5 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
     except (UnicodeDecodeError, text_format.ParseError) as error:
         name = message.DESCRIPTOR.name
         article = "an" if name[0] == "S" else "a"
-        raise invalid(f"must be {article} {name} in text format. Received: {error}") from error
+        raise invalid(f"must be {article} {name} in text format", error) from error
     return message

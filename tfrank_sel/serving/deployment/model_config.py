@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tensorflow_serving.config import model_server_config_pb2
 
-from tfrank_sel.arguments import Checked
+from tfrank_sel.arguments import Checked, Count
 from tfrank_sel.data import stores
+from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serving.deployment import messages
 from tfrank_sel.serving.status import ServingError, invalid
 
@@ -27,24 +28,20 @@ class Latest(Checked):
         ValueError: If `num_versions` is not positive.
     """
 
-    num_versions: int = 1
+    num_versions: Count = 1
 
-    def __post_init__(self) -> None:
-        if self.num_versions < 1:
-            raise ValueError(f"`num_versions` must be positive. Received: {self.num_versions}")
-
-    def aspired(self, found: Collection[int]) -> list[int]:
+    def aspired(self, versions: Collection[int]) -> list[int]:
         """Returns the versions to serve among those found, latest first."""
-        return sorted(found, reverse=True)[: self.num_versions]
+        return sorted(versions, reverse=True)[: self.num_versions]
 
 
 @dataclasses.dataclass(frozen=True)
 class AllVersions:
     """Serves every version."""
 
-    def aspired(self, found: Collection[int]) -> list[int]:
+    def aspired(self, versions: Collection[int]) -> list[int]:
         """Returns the versions to serve among those found, latest first."""
-        return sorted(found, reverse=True)
+        return sorted(versions, reverse=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +60,11 @@ class Specific(Checked):
     def __post_init__(self) -> None:
         object.__setattr__(self, "versions", tuple(self.versions))
         if not self.versions:
-            raise ValueError("`versions` must name at least one version. Received: none")
+            raise refusal("`versions` must name at least one version", "none")
 
-    def aspired(self, found: Collection[int]) -> list[int]:
+    def aspired(self, versions: Collection[int]) -> list[int]:
         """Returns the versions to serve among those found, latest first."""
-        return sorted(set(found) & set(self.versions), reverse=True)
+        return sorted(set(versions) & set(self.versions), reverse=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +97,10 @@ class ModelConfig(Checked):
         if not self.name:
             raise ValueError("`name` must not be empty")
         if isinstance(self.base_path, str) and not stores.is_remote(self.base_path):
-            wanted = "`base_path` must be a Path, or the URL of a folder in a store"
-            raise ValueError(f"{wanted}. Received: {self.base_path!r}")
+            raise refusal(
+                "`base_path` must be a Path, or the URL of a folder in a store",
+                repr(self.base_path),
+            )
 
 
 def located(base_path: str) -> pathlib.Path | str:
@@ -112,10 +111,10 @@ def located(base_path: str) -> pathlib.Path | str:
     """
     scheme, _, rest = base_path.partition("://")
     if stores.is_remote(base_path) and (scheme not in SCHEMES or "::" in rest):
-        wanted = f"base_path must be a local folder, or a URL of {', '.join(SCHEMES)}"
-        raise invalid(f"{wanted}. Received: {base_path}")
+        schemes = ", ".join(SCHEMES)
+        raise invalid(f"base_path must be a local folder, or a URL of {schemes}", base_path)
     if "\0" in base_path:
-        raise invalid(f"base_path must be a path without NUL. Received: {base_path!r}")
+        raise invalid("base_path must be a path without NUL", repr(base_path))
     return base_path.rstrip("/") if stores.is_remote(base_path) else pathlib.Path(base_path)
 
 
@@ -133,14 +132,12 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
             relative path, or named twice.
     """
     if proto.WhichOneof("config") != "model_config_list":
-        raise invalid(
-            "Only ModelConfigList is currently supported. Received: "
-            f"{proto.WhichOneof('config') or 'none'}"
-        )
+        kind = proto.WhichOneof("config") or "none"
+        raise invalid("Only ModelConfigList is currently supported", kind)
     models: dict[str, ModelConfig] = {}
     for entry in proto.model_config_list.config:
         if not entry.name:
-            raise invalid(f"Expected a model to have a name. Received: {entry}")
+            raise invalid("Expected a model to have a name", " ".join(str(entry).split()))
         if entry.name in models:
             raise invalid(f"Illegal to list model {entry.name} multiple times in config list")
         base_path = located(entry.base_path)
@@ -153,7 +150,7 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
         if entry.model_type == model_server_config_pb2.TENSORFLOW:  # the former name of the field
             platform = "tensorflow"
         if not platform:
-            raise invalid(f"Expected model {entry.name} to have a model_platform. Received: none")
+            raise invalid(f"Expected model {entry.name} to have a model_platform", "none")
         models[entry.name] = ModelConfig(
             entry.name,
             base_path,
@@ -200,7 +197,7 @@ def faults(proto: model_server_config_pb2.ModelServerConfig) -> Iterator[tuple[s
     for model in models:
         for label, version in model.labels.items():
             if isinstance(model.policy, Specific) and version not in model.policy.versions:
-                rule = f"must be one of the versions {model.policy.versions}. Received: {version}"
+                rule = received(f"must be one of the versions {model.policy.versions}", version)
                 yield f"version_labels[{label}] of {model.name}", rule
 
 

@@ -8,7 +8,9 @@ import pathlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.interleaving import Interleaving
@@ -22,6 +24,7 @@ from tfrank_sel.serving.engine.versions import (
     unknown_servable,
 )
 from tfrank_sel.serving.monitoring import Metrics, Observation
+from tfrank_sel.serving.options import Following
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _log = logging.getLogger(__name__)
@@ -38,13 +41,9 @@ class ServerCore:
 
     Args:
         models: The models; names must differ.
-        poll_seconds: Time between checks of the folders.
-        config_file: A `models.config` file to follow, its path or URL, or None.
-        config_poll_seconds: Time between reads of that file; 0 to read it once.
-        allow_labels_for_unavailable: Whether to accept a new label for a version that is not served
-            yet.
         interleaving: Model and versions whose rankings are mixed, or None.
         load: Function that loads a version from its folder and number.
+        **following: Fields of `Following`.
 
     Raises:
         ValueError: If two models have the same name.
@@ -54,23 +53,17 @@ class ServerCore:
         self,
         models: Sequence[ModelConfig],
         *,
-        poll_seconds: float = 1.0,
-        config_file: str | os.PathLike[str] | None = None,
-        config_poll_seconds: float = 0.0,
-        allow_labels_for_unavailable: bool = False,
         interleaving: Interleaving | None = None,
         load: Load = Model,
+        **following: Any,
     ) -> None:
         self._configs, self._given = list(models), list(models)
         if len({config.name for config in models}) < len(models):
             names = [config.name for config in models]
-            raise ValueError(f"The names of models must differ. Received: {names}")
+            raise refusal("The names of models must differ", names)
         self._models: Mapping[str, ModelVersions] = {}
         self._retired: dict[str, ModelVersions] = {}
-        self._poll_seconds = poll_seconds
-        self._config_file = config_file
-        self._config_poll_seconds = config_poll_seconds
-        self._allow_labels_for_unavailable = allow_labels_for_unavailable
+        self._following = Following(**following)
         self._interleaving = interleaving
         self._load_model = load
         self._metrics = Metrics()
@@ -126,13 +119,13 @@ class ServerCore:
         Raises:
             ServingError: INVALID_ARGUMENT for another store, or as `reload`.
         """
-        known = {_store(config) for config in (*self._given, *self._configs)} - {""}
+        stores = {_store(config) for config in (*self._given, *self._configs)} - {""}
         for config in configs:
-            if _store(config) not in {"", *known}:
-                wanted = "a local folder, or in a store that the server is configured with"
+            if _store(config) not in {"", *stores}:
                 raise invalid(
-                    f"base_path of model {config.name} must be {wanted}: "
-                    f"{', '.join(sorted(known)) or 'none'}. Received: {config.base_path}"
+                    f"base_path of model {config.name} must be a local folder, or in a store that "
+                    f"the server is configured with: {', '.join(sorted(stores)) or 'none'}",
+                    config.base_path,
                 )
         self.reload(configs)
 
@@ -154,6 +147,7 @@ class ServerCore:
 
     def _replace(self, configs: Sequence[ModelConfig]) -> None:
         with self._changing:
+            # All are checked first: a refused configuration changes no model.
             for config in configs:
                 self._check(config)
             models, kept, new = {}, [], []
@@ -164,12 +158,14 @@ class ServerCore:
                     kept.append(old)
                     models[config.name] = old
                     continue
+                # Loaded before it replaces the old one, which answers meanwhile.
                 model = ModelVersions(config, self._load)
                 model.poll()
                 new.append(model)
                 is_kept = old is not None and old.is_available() and not model.is_available()
                 models[config.name] = old if old is not None and is_kept else model
             gone = [x for x in self._models.values() if x not in models.values()]
+            # One assignment, so that requests read it without a lock.
             self._models = models
             for model in gone:
                 model.close()
@@ -221,6 +217,7 @@ class ServerCore:
         if not name:
             raise invalid("ModelSpec has no name specified.")
         versions = self._models.get(name)
+        # Looked up at each request: moving a label loads nothing.
         if label is not None:
             version = versions.config.labels.get(label) if versions else None
             if version is None:
@@ -267,6 +264,7 @@ class ServerCore:
         """Looks for new folders in stores, while no other change of the configuration waits."""
         served = {model.config.base_path for model in self._models.values()}
         new = {x.base_path for x in configs if isinstance(x.base_path, str)} - served
+        # In threads, since a client of a store may wait for minutes and cannot be stopped.
         threads = {url: threading.Thread(target=_look, args=[url], daemon=True) for url in new}
         due = time.monotonic() + _STORE_SECONDS
         for thread in threads.values():
@@ -286,13 +284,12 @@ class ServerCore:
             )
         if config.platform != _PLATFORM:
             raise invalid(
-                f"model_platform of model {config.name} must be {_PLATFORM}. "
-                f"Received: {config.platform}",
+                f"model_platform of model {config.name} must be {_PLATFORM}", config.platform
             )
-        known = model.config.labels if model else {}
+        before = model.config.labels if model else {}
         for label, version in config.labels.items():
-            is_new = self._allow_labels_for_unavailable and label not in known
-            if is_new or known.get(label) == version:
+            is_new = self._following.allow_labels_for_unavailable and label not in before
+            if is_new or before.get(label) == version:
                 continue
             if model is None or not model.is_available(version):
                 raise ServingError(
@@ -303,7 +300,7 @@ class ServerCore:
 
     def _poll(self) -> None:
         """Checks each folder in a thread of its own, since a slow store would delay the others."""
-        while not self._stopped.wait(self._poll_seconds):
+        while not self._stopped.wait(self._following.poll_seconds):
             checks = {model: thread for model, thread in self._checks.items() if thread.is_alive()}
             for model in self._models.values():
                 if model not in checks:
@@ -319,9 +316,9 @@ class ServerCore:
             self._metrics.failed_round(model.config.name)
 
     def _follow(self) -> None:
-        if self._config_file and self._config_poll_seconds:
-            while not self._stopped.wait(self._config_poll_seconds):
-                self._read_again(self._config_file)
+        file, seconds = self._following.config_file, self._following.config_poll_seconds
+        while file and seconds and not self._stopped.wait(seconds):
+            self._read_again(file)
 
     def _read_again(self, path: str | os.PathLike[str]) -> None:
         with self._config_rounds.attempt(f"cannot serve what {path} says"):

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfrank_sel import clicks
 from tfrank_sel.export.signatures import PADDING_SCORE
+from tfrank_sel.refusals import received
 from tfrank_sel.serving.engine.model import Model, Signature
 from tfrank_sel.serving.engine.predict import complete_inputs
 from tfrank_sel.serving.engine.versions import ModelVersions, Rounds
@@ -64,12 +65,12 @@ class Interleaving:
         """Raises a ServingError, NOT_FOUND, if a version is not served."""
         for version in self.versions:
             if not served.is_available(version):
-                known = [x.version for x in served.statuses() if served.is_available(x.version)]
-                raise ServingError(
-                    Code.NOT_FOUND,
-                    f"Version {version} of {served.config.name} must be served to be interleaved. "
-                    f"Received: {', '.join(map(str, known)) or 'none'}",
+                others = [x.version for x in served.statuses() if served.is_available(x.version)]
+                message = received(
+                    f"Version {version} of {served.config.name} must be served to be interleaved",
+                    ", ".join(map(str, others)) or "none",
                 )
+                raise ServingError(Code.NOT_FOUND, message)
 
     @contextlib.contextmanager
     def acquire(self, served: ModelVersions) -> Iterator[Model | None]:
@@ -95,6 +96,7 @@ class Interleaving:
 
     def mix(self, orders: Sequence[Sequence[bytes | int]]) -> list[bytes | int]:
         """Mixes two orders and logs the list; a log that cannot be written fails no request."""
+        # Unlike `hash`, equal in all processes: each server mixes the lists of a session alike.
         digest = hashlib.blake2b(session.get().encode(), digest_size=8).digest()
         mixed = self._mix(*orders, seed=int.from_bytes(digest))
         names = [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in mixed]
@@ -103,6 +105,7 @@ class Interleaving:
         with self._lock:
             with self._rounds.attempt(f"cannot write {self._log}"):
                 self._reopen()
+                # Written out before the answer is sent: no click precedes its list.
                 self._file.write(line + "\n")
                 self._file.flush()
             if self._rounds.fault:
@@ -115,7 +118,7 @@ class Interleaving:
             if os.path.samestat(os.stat(self._log), os.fstat(self._file.fileno())):
                 return
         file = open(self._log, "a")  # noqa: SIM115
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # of what a full disk still holds back
             self._file.close()
         self._file = file
 
@@ -123,6 +126,7 @@ class Interleaving:
 class _Mixed(Model):
     """The first version, whose order is mixed with that of the second one."""
 
+    # It borrows both models, which `Interleaving.acquire` holds, and loads none of its own.
     def __init__(self, first: Model, second: Model, interleaving: Interleaving) -> None:
         self.path, self.version = first.path, first.version
         self.definitions, self.signatures = first.definitions, first.signatures
@@ -138,19 +142,19 @@ class _Mixed(Model):
         other = self._both[1].signatures.get(signature.name)
         if other is None or "scores" not in {*signature.fetches} & {*other.fetches}:
             raise invalid(
-                f"Signature {signature.name} must give `scores` in both versions to be "
-                f"interleaved. Received: {', '.join(signature.fetches)}"
+                f"Signature {signature.name} must give `scores` in both versions to be interleaved",
+                ", ".join(signature.fetches),
             )
         needed = [name for name in ("scores", "doc_ids") if name in signature.fetches]
         names = [*outputs, *(name for name in needed if name not in outputs)]
-        found = dict(zip(names, self._both[0].run(signature, inputs, names, timeout), strict=True))
+        answer = dict(zip(names, self._both[0].run(signature, inputs, names, timeout), strict=True))
         inputs = complete_inputs(other, inputs)
-        found |= _mixed(
-            [found[name] for name in needed],
+        answer |= _mixed(
+            [answer[name] for name in needed],
             self._both[1].run(other, inputs, needed, timeout),
             self._interleaving,
         )
-        return [found[name] for name in outputs]
+        return [answer[name] for name in outputs]
 
 
 def _mixed(
@@ -160,15 +164,16 @@ def _mixed(
     scores = first[0]
     if scores.ndim != 2 or len(scores) != 1 or scores.shape != second[0].shape:
         raise invalid(
-            "A request to interleaved versions must have one list. "
-            f"Received: scores of shape {scores.shape} and {second[0].shape}"
+            "A request to interleaved versions must have one list",
+            f"scores of shape {scores.shape} and {second[0].shape}",
         )
     orders = [_order(*(x[0] for x in outputs)) for outputs in (first, second)]
     for order in orders:
         if len(set(order)) < len(order):
-            raise invalid("`doc_ids` must differ to be interleaved. Received: one of them twice")
+            raise invalid("`doc_ids` must differ to be interleaved", "one of them twice")
     places = np.array(interleaving.mix(orders))
     size = len(places)
+    # Scores of two models have no common scale, so that only the order is answered.
     mixed = {"scores": np.full_like(scores, PADDING_SCORE)}
     if len(first) > 1:
         mixed["doc_ids"] = first[1].copy()

@@ -139,14 +139,14 @@ class Model:
         ops.dismantle_graph(self._graph)
 
 
-def per_model(told: Callable[[Model], T]) -> Callable[[Model], T]:
+def per_model(function: Callable[[Model], T]) -> Callable[[Model], T]:
     """Wraps a function of a model, which then is called once for each version in memory."""
-    known: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
+    values: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
 
     def wrapped(model: Model) -> T:
-        if model not in known:
-            known[model] = told(model)
-        return known[model]
+        if model not in values:
+            values[model] = function(model)
+        return values[model]
 
     return wrapped
 

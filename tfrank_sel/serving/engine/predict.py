@@ -28,23 +28,23 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
     Raises:
         ServingError: INVALID_ARGUMENT if an input is missing or unknown.
     """
-    wanted = signature.feeds
-    if len(sent) > len(wanted) or (len(sent) < len(wanted) and not signature.defaults):
+    names = signature.feeds
+    if len(sent) > len(names) or (len(sent) < len(names) and not signature.defaults):
         raise invalid(
-            f"input size does not match signature: {len(sent)}!={len(wanted)} "
-            f"len({_set(sent)}) != len({_set(wanted)}). "
-            f"Sent extra: {_set(set(sent) - set(wanted))}. "
-            f"Missing but required: {_set(set(wanted) - set(sent))}.",
+            f"input size does not match signature: {len(sent)}!={len(names)} "
+            f"len({_set(sent)}) != len({_set(names)}). "
+            f"Sent extra: {_set(set(sent) - set(names))}. "
+            f"Missing but required: {_set(set(names) - set(sent))}.",
         )
     complete = {**signature.defaults, **sent}
-    for name in wanted:
+    for name in names:
         if name not in complete:
             feed = signature.definition.inputs[name].name
             raise invalid(
                 f"Signature input alias: {name}(feed name: {feed}) not found in request and no "
-                f"default value provided. Inputs expected to be in the set {_set(wanted)}.",
+                f"default value provided. Inputs expected to be in the set {_set(names)}.",
             )
-    return {name: complete[name] for name in wanted}
+    return {name: complete[name] for name in names}
 
 
 def wanted_outputs(signature: Signature, output_filter: Sequence[str]) -> list[str]:

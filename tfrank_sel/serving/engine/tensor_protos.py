@@ -50,8 +50,8 @@ def _outline() -> type[Any]:
         if kind:
             inner.type_name = f".tfrank_sel.outline.{kind}"
     descriptor_pool.Default().Add(file)
-    found = descriptor_pool.Default().FindMessageTypeByName("tfrank_sel.outline.Request")
-    return message_factory.GetMessageClass(found)
+    outline = descriptor_pool.Default().FindMessageTypeByName("tfrank_sel.outline.Request")
+    return message_factory.GetMessageClass(outline)
 
 
 _Outline = _outline()

@@ -17,6 +17,7 @@ from tfrank_sel import export, kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.releases import KIND
+from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.warmup import warm_up
@@ -135,6 +136,7 @@ class ModelVersions:
             patience: Maximum seconds to wait for another thread that checks the folder. After
                 that, the other thread does the work at its next check.
         """
+        # Two checks at a time would load a version twice.
         if self._polling.acquire(timeout=patience):
             try:
                 with self._rounds.attempt(f"cannot read {self.config.base_path}"):
@@ -143,15 +145,19 @@ class ModelVersions:
                 self._polling.release()
 
     def _poll(self) -> None:
-        found = find(self.config.base_path)
-        aspired = self.config.policy.aspired(found)
+        folders = find(self.config.base_path)
+        aspired = self.config.policy.aspired(folders)
         new = [version for version in aspired if version not in self._loaded]
-        near = {version: pathlib.Path(stores.near_folder(found[version])) for version in new}
+        # Copied before anything changes: a store that fails half-way leaves the served versions.
+        near = {version: pathlib.Path(stores.near_folder(folders[version])) for version in new}
+        # What is no longer asked for is not tried again, and its error stays in the status.
         for version in set(self._failures) - set(aspired):
             del self._failures[version]
             self._set(dataclasses.replace(self._statuses[version], state=State.END))
         for version, path in near.items():
             self._load(version, path)
+        # Old versions go when a new one answers, so that a request always finds one. An empty
+        # folder asks for none, as in TensorFlow Serving.
         if not aspired or any(version in self._loaded for version in aspired):
             for version in sorted(set(self._loaded) - set(aspired)):
                 self._unload(version)
@@ -167,6 +173,7 @@ class ModelVersions:
             version: The version, or None for the largest one served.
         """
         with self._lock:
+            # Found and counted under one lock: `_unload` cannot free it in between.
             if version is None:
                 version = max(self._loaded, default=-1)
             handle = self._loaded.get(version)
@@ -188,9 +195,9 @@ class ModelVersions:
         statuses = self.statuses()
         if statuses:
             return statuses[0].message
-        return self.fault or (
-            f"{self.config.base_path} must hold a version: a folder whose name is an integer. "
-            "Received: none"
+        return self.fault or received(
+            f"{self.config.base_path} must hold a version: a folder whose name is an integer",
+            "none",
         )
 
     def statuses(self) -> list[VersionStatus]:
@@ -223,19 +230,19 @@ class ModelVersions:
                 code = Code(error.error_code)
             gave_up = failure.tries > self.config.max_load_retries
             state = State.END if gave_up else State.LOADING
-            self._set(VersionStatus(version, state, code, f"{path} does not load: {error}"))
-            _log.warning("%s does not load: %s", path, error)
+            message = f"{path} does not load: {' '.join(str(error).split())}"
+            self._set(VersionStatus(version, state, code, message))
+            _log.warning("%s", message)
             return
         del self._failures[version]
         with self._lock:
-            is_wanted = not self._is_closed
-            if is_wanted:
+            is_closed = self._is_closed
+            if not is_closed:
                 self._loaded[version] = handle
-            state = State.AVAILABLE if is_wanted else State.END
+            state = State.END if is_closed else State.AVAILABLE
             self._statuses[version] = VersionStatus(version, state)
-        if not is_wanted:  # the model was released while this version was loading
+        if is_closed:  # the model was released while this version was loading
             handle.model.close()
-            return
 
     def _warm(self, path: pathlib.Path, version: int) -> Model:
         kept.check(path, KIND)
@@ -258,6 +265,7 @@ class ModelVersions:
             handle.holders -= 1
             if handle.holders:
                 return
+        # Without the lock, since it takes long and requests of other versions need the lock.
         handle.model.close()
         if isinstance(self.config.base_path, str):
             shutil.rmtree(handle.model.path.parent, ignore_errors=True)  # a copy
@@ -290,5 +298,5 @@ class _Failure:
 
 def unknown_servable(name: str, version: int | None) -> ServingError:
     """Returns the error of a request for a version that is not served."""
-    wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
-    return ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")
+    asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+    return ServingError(Code.NOT_FOUND, f"Servable not found for request: {asked}")

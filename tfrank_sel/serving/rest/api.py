@@ -11,6 +11,7 @@ from typing import Any
 
 from google.protobuf import json_format, message
 
+from tfrank_sel.refusals import received
 from tfrank_sel.serving import monitoring
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.engine.core import ServerCore
@@ -18,8 +19,9 @@ from tfrank_sel.serving.engine.interleaving import session
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
-from tfrank_sel.serving.limits import ANSWERED, Answered, ExceededError, Limits
+from tfrank_sel.serving.limits import ExceededError, Limits
 from tfrank_sel.serving.rest import json_reader, json_writer, openapi, page
+from tfrank_sel.serving.rest.connections import ANSWERED, Answered
 from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid
 
 Scope = Mapping[str, Any]
@@ -111,8 +113,8 @@ class RestApi:
                 raise invalid(f"Malformed request: {method} {path}")
             work: Callable[[bytes, Limits], bytes]
             if method == "GET":
-                told = self._metadata if match["metadata"] else self._status
-                work, body = (lambda *_: told(match)), b""
+                method_of = self._metadata if match["metadata"] else self._status
+                work, body = (lambda *_: method_of(match)), b""
             else:
                 work = functools.partial(self._predict, _target(match))
             answer = await self._run(work, body)
@@ -180,7 +182,7 @@ def _gone() -> ServingError:
 
 
 def _too_long(what: str, limit: int, http_status: int) -> ExceededError:
-    message = f"{what} must have at most {limit} bytes. Received: more"
+    message = received(f"{what} must have at most {limit} bytes", "more")
     return ExceededError(Code.RESOURCE_EXHAUSTED, message, http_status)
 
 
@@ -193,7 +195,7 @@ def _inflated(body: bytes, limits: Limits) -> bytes:
     if inflater.unconsumed_tail:
         raise _too_long("A body", limits.body_bytes, 413)
     if not inflater.eof:
-        raise invalid("Body must be whole gzip. Received: cut")
+        raise invalid("Body must be whole gzip", "cut")
     return text
 
 

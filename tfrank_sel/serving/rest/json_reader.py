@@ -6,6 +6,9 @@ these extensions, and nested lists of numbers directly into an array, without Py
 Python's own parser reads the rest.
 """
 
+# Not `orjson`, which would need 200 lines less: it makes an object of each number, whose type must
+# be looked at. 100 x 136 numbers take 0.89 ms (here 0.22), 136 named features 1.39 ms (here 0.84).
+
 import base64
 import binascii
 import contextlib
@@ -80,6 +83,7 @@ class Document:
             ServingError: As the function `to_inputs`.
         """
         if self._parsed is not None:
+            # Whatever is no block is read again, so that one place decides and words the error.
             with contextlib.suppress(ServingError, _IrregularError):
                 if types_pb2.DT_STRING not in types.values():
                     return self._of_blocks(types)
@@ -130,7 +134,7 @@ class _Blocks:
         if isinstance(value, simdjson.Object):
             raise _IrregularError
         if isinstance(value, simdjson.Array) and _is_float(dtype):
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore"):  # infinite in float32, as in TensorFlow Serving
                 return self._block(value).astype(_TYPES[dtype])
         tensor = to_array(value.as_list() if isinstance(value, simdjson.Array) else value, dtype)
         self.lists += sum(math.prod(tensor.shape[:axis]) for axis in range(tensor.ndim))
@@ -228,7 +232,7 @@ def _count_keys(value: Any) -> int:
 def _read_slowly(body: bytes) -> Any:
     text = body.decode("utf-8", "surrogateescape")
     if "Inf" in text:
-        text = _INF.sub(lambda found: "Infinity" if found[0] == "Inf" else found[0], text)
+        text = _INF.sub(lambda match: "Infinity" if match[0] == "Inf" else match[0], text)
     start = _SPACE.match(text).end()  # type: ignore[union-attr]
     if start == len(text):
         raise invalid("JSON Parse error: The document is empty. at offset: 0")
@@ -248,6 +252,7 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int | float:
+    # `int` takes quadratic time, and refuses thousands of digits.
     if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**64:
         return _float(text)
     return value
@@ -464,7 +469,7 @@ def _shape(value: Any) -> tuple[int, ...]:
         shape.append(len(value))
         value = value[0] if value else None
         if len(shape) > _MAX_RANK:
-            raise invalid(f"A tensor must have at most {_MAX_RANK} axes. Received: more")
+            raise invalid(f"A tensor must have at most {_MAX_RANK} axes", "more")
     return tuple(shape)
 
 

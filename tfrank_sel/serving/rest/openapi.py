@@ -28,8 +28,8 @@ def written(core: ServerCore) -> bytes:
         paths[model] = _get(f"States of the versions of {name}")
         paths[f"{model}/metadata"] = _get(f"Signatures of {name}")
         try:
-            with core.acquire(name, None, None) as found:
-                paths[f"{model}:predict"] = {"post": _predict(found)}
+            with core.acquire(name, None, None) as served:
+                paths[f"{model}:predict"] = {"post": _predict(served)}
         except ServingError:  # no version is ready: its states tell so
             continue
     info = {"title": "tfrank_sel endpoint", "version": __version__}

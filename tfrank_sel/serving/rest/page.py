@@ -46,10 +46,10 @@ def _told(core: ServerCore, name: str) -> dict[str, Any]:
 @per_model
 def _of_model(model: Model) -> dict[str, Any]:
     signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
-    told = read_manifest(model.path)["features"] if (model.path / MANIFEST).exists() else {}
-    takes = input_features.of_model(signature, told)
-    found = itertools.islice(_examples(model, takes), EXAMPLES)
-    return {**takes.config(), "signatures": sorted(model.signatures), "examples": list(found)}
+    features = read_manifest(model.path)["features"] if (model.path / MANIFEST).exists() else {}
+    takes = input_features.of_model(signature, features)
+    examples = list(itertools.islice(_examples(model, takes), EXAMPLES))
+    return {**takes.config(), "signatures": sorted(model.signatures), "examples": examples}
 
 
 def _examples(model: Model, takes: InputFeatures) -> Iterator[dict[str, Any]]:
@@ -66,10 +66,10 @@ def _examples(model: Model, takes: InputFeatures) -> Iterator[dict[str, Any]]:
             ids = _ids(request, takes.doc_id)
         if request.model_spec.signature_name != _SIGNATURE:
             continue
-        found = {name: tf.make_ndarray(proto)[:1] for name, proto in request.inputs.items()}
-        found.pop(takes.mask, None)
+        arrays = {name: tf.make_ndarray(proto)[:1] for name, proto in request.inputs.items()}
+        arrays.pop(takes.mask, None)
         inputs = {
-            name: _values(x if name in of_query else x[:, :ITEMS])[0] for name, x in found.items()
+            name: _values(x if name in of_query else x[:, :ITEMS])[0] for name, x in arrays.items()
         }
         yield {"inputs": inputs, "ids": ids[:ITEMS]}
 
@@ -78,10 +78,10 @@ def _ids(request: predict_pb2.PredictRequest, doc_id: str) -> list[str]:
     """Identifiers of the items of the first list of a request; empty if it holds no such lists."""
     lists = request.inputs["examples"].string_val
     try:
-        one = input_pb2.ExampleListWithContext.FromString(lists[0] if lists else b"")
+        first = input_pb2.ExampleListWithContext.FromString(lists[0] if lists else b"")
     except message.DecodeError:
         return []
-    values = [item.features.feature[doc_id].bytes_list.value for item in one.examples]
+    values = [item.features.feature[doc_id].bytes_list.value for item in first.examples]
     return [x[0].decode(errors="replace") if x else "" for x in values]
 
 
