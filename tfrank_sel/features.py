@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from tfrank_sel.arguments import Checked
+from tfrank_sel.refusals import refusal
 
 MEAN, REFUSE = "mean", "refuse"
 LARGEST_ID = 2**24  # float32 holds every integer up to this
@@ -178,7 +179,7 @@ class Timestamp(_Numeric):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.missing, str):
-            raise ValueError(f"`missing` must be 'mean' or 'refuse'. Received: {self.missing!r}")
+            raise refusal("`missing` must be 'mean' or 'refuse'", repr(self.missing))
 
     def numbers(self, name: str) -> list[str]:
         return [f"{name}[day]", f"{name}[second]"]
@@ -325,14 +326,14 @@ def of_config(config: Mapping[str, Any] | str) -> Feature:
     if name not in TYPES:
         near = difflib.get_close_matches(str(name), TYPES, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"`type` must be one of {', '.join(TYPES)}.{hint} Received: {name!r}")
-    known = {field.name: field for field in dataclasses.fields(TYPES[name])}
-    needed = [x for x, field in known.items() if field.default is dataclasses.MISSING]
-    if not set(needed) <= set(options) <= set(known):
-        wanted = f"{name!r} takes {', '.join(sorted(known))}" + "".join(
+        raise refusal(f"`type` must be one of {', '.join(TYPES)}.{hint}", repr(name))
+    fields = {field.name: field for field in dataclasses.fields(TYPES[name])}
+    needed = [x for x, field in fields.items() if field.default is dataclasses.MISSING]
+    if not set(needed) <= set(options) <= set(fields):
+        expected = f"{name!r} takes {', '.join(sorted(fields))}" + "".join(
             f", and requires {x}" for x in needed
         )
-        raise ValueError(f"{wanted}. Received: {', '.join(options) or 'no option'}")
+        raise refusal(expected, *(options or ["no option"]))
     return TYPES[name](**options)
 
 
@@ -363,24 +364,22 @@ def check(features: Mapping[str, Feature]) -> None:
     for name, feature in features.items():
         since = feature.since if isinstance(feature, Timestamp) else None
         if since is not None and not isinstance(features.get(since), Timestamp):
-            found = features[since].type if since in features else "no such feature"
-            wanted = f"`since` of {name!r} must name a feature of type timestamp"
-            raise ValueError(f"{wanted}. Received: {since!r}, {found}")
+            there = features[since].type if since in features else "no such feature"
+            expected = f"`since` of {name!r} must name a feature of type timestamp"
+            raise refusal(expected, repr(since), there)
 
 
 def _check(name: str, value: object, choices: tuple[str, ...], more: str = "") -> None:
     if value not in choices:
-        wanted = " or ".join(map(repr, choices)) + (f", {more}" if more else "")
-        raise ValueError(f"`{name}` must be {wanted}. Received: {value!r}")
+        accepted = " or ".join(map(repr, choices)) + (f", {more}" if more else "")
+        raise refusal(f"`{name}` must be {accepted}", repr(value))
 
 
 def _positive(name: str, value: int) -> None:
     if value < 1:
-        raise ValueError(f"`{name}` must be positive. Received: {value}")
+        raise refusal(f"`{name}` must be positive", value)
 
 
 def _few(ids: int) -> None:
     if ids > LARGEST_ID:
-        raise ValueError(
-            f"the number of integers for values must be at most 2**24. Received: {ids}"
-        )
+        raise refusal("the number of integers for values must be at most 2**24", ids)

@@ -136,7 +136,7 @@ def test_columns_and_types_are_those_of_the_configuration(table):
     assert found.columns.features == {"brand": Category(min_count=1)}
     assert found.columns.weight == "price"
     assert found.schema().texts == ["brand"]
-    assert columns(with_set("features.price={type='number', missing='refuse'}")).types is None
+    assert columns(with_set("features.price={type='number', missing='refuse'}")).types == {}
     with pytest.raises(ConfigurationError, match="`since` of 'brand' must name a feature"):
         columns(with_set("features.brand={type='timestamp', since='shown'}"))
 

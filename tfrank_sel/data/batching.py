@@ -2,10 +2,11 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,7 @@ from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import packed, stores
 from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
+from tfrank_sel.refusals import refusal
 
 Files = Sequence[str | os.PathLike[str]]
 Parse = Callable[..., dict[str, Any]]
@@ -152,9 +154,9 @@ def list_sizes(
     Raises:
         ValueError: If there is no file, or only some are compressed.
     """
-    found = _sizes(files, spec, parse)
-    del found[0]
-    return found
+    sizes = _sizes(files, spec, parse)
+    del sizes[0]
+    return sizes
 
 
 def bucket_edges(
@@ -182,10 +184,10 @@ def bucket_edges(
         (6, 100)
     """
     if not list_sizes or min(list_sizes) < 1 or max_buckets < 1:
-        raise ValueError(
-            "`list_sizes` must not be empty, and its sizes and `max_buckets` must be positive. "
-            f"Received: {dict(list_sizes)}, max_buckets={max_buckets}"
+        expected = (
+            "`list_sizes` must not be empty, and its sizes and `max_buckets` must be positive"
         )
+        raise refusal(expected, dict(list_sizes), max_buckets=max_buckets)
     sizes = np.array(sorted(list_sizes))
     if sizes.size > 256:
         sizes = sizes[np.linspace(0, sizes.size - 1, 256).round().astype(int)]
@@ -243,13 +245,13 @@ def _records(
         raise TypeError(f"`files` must be a sequence of files. Received: {files!r}")
     names, (index, count) = [os.fspath(file) for file in files], shard
     if not names:
-        raise ValueError("`files` must name at least one file. Received: none")
+        raise refusal("`files` must name at least one file", "none")
     if not 0 <= index < count:
-        raise ValueError(f"`shard` must be an index below a count. Received: {shard}")
+        raise refusal("`shard` must be an index below a count", shard)
     compressed = [name for name in names if name.endswith(".gz")]
     if compressed and len(compressed) < len(names):
-        wanted = "`files` must all be compressed (`.gz`), or none"
-        raise ValueError(f"{wanted}. Received: {len(compressed)} of {len(names)} compressed")
+        expected = "`files` must all be compressed (`.gz`), or none"
+        raise refusal(expected, f"{len(compressed)} of {len(names)} compressed")
     compression = "GZIP" if compressed else None
     if len(names) >= count:
         names, index, count = names[index::count], 0, 1
@@ -293,10 +295,10 @@ def _sizes(
     files: Files, spec: FeatureSpec | ListFeatures, parse: Parse
 ) -> collections.Counter[int]:
     assembler = Assembler(spec, parse)
-    found: collections.Counter[int] = collections.Counter()
+    counts: collections.Counter[int] = collections.Counter()
     for sizes in _records(files, (0, 1)).batch(64).map(assembler.sizes, tf.data.AUTOTUNE):
-        found.update(sizes.numpy().tolist())
-    return found
+        counts.update(sizes.numpy().tolist())
+    return counts
 
 
 def _edges(sizes: Mapping[int, int], max_buckets: int, min_lists: int) -> tuple[int, ...]:
@@ -306,9 +308,17 @@ def _edges(sizes: Mapping[int, int], max_buckets: int, min_lists: int) -> tuple[
 def check(batch_size: int, edges: Sequence[int]) -> None:
     """Raises a `ValueError` if a size or an edge is not positive, or the edges do not increase."""
     if batch_size < 1:
-        raise ValueError(f"`batch_size` must be positive. Received: {batch_size}")
+        raise refusal("`batch_size` must be positive", batch_size)
     if not edges or edges[0] < 1 or any(a >= b for a, b in itertools.pairwise(edges)):
-        raise ValueError(f"`bucket_edges` must be positive and increasing. Received: {edges}")
+        raise refusal("`bucket_edges` must be positive and increasing", edges)
+
+
+class _Parts(NamedTuple):
+    """The parts of a list, the name of the weights, and the only input if a model takes one."""
+
+    named: ListFeatures
+    weight: str | None = None
+    alone: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,26 +345,26 @@ class Assembler:
     shuffle_items: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.spec, FeatureSpec):
-            return
-        if self.parse is packed.parse:
-            wanted = "`parse` must be of `tfrank_sel.data.parsing` to read `ListFeatures`"
-            raise ValueError(f"{wanted}. Received: packed.parse")
-        kinds = self.spec.items.items()
+        named, _, alone = self._parts
+        if self.parse is packed.parse and alone is None:
+            expected = "`parse` must be of `tfrank_sel.data.parsing` to read `ListFeatures`"
+            raise refusal(expected, "packed.parse")
+        kinds = named.items.items()
         sparse = [name for name, kind in kinds if isinstance(kind, tf.io.VarLenFeature)]
         if sparse and self._chooses:
-            wanted = (
-                "Items can be selected from a `tf.io.RaggedFeature`, but not from a `VarLenFeature`"
-            )
-            raise ValueError(f"{wanted}. Received: {sparse}")
+            expected = "Items can be selected from a `tf.io.RaggedFeature`, but not from a"
+            raise refusal(f"{expected} `VarLenFeature`", sparse)
 
     @unconverted
     def sizes(self, serialized: tf.Tensor) -> tf.Tensor:
         """Returns the number of items of each list."""
-        if isinstance(self.spec, FeatureSpec) and self.parse is packed.parse:
-            return tf.cast(packed.list_sizes(serialized, self.spec), tf.int64)
+        if self.parse is packed.parse:
+            spec = cast(FeatureSpec, self.spec)  # the only kind that this parser reads
+            return tf.cast(packed.list_sizes(serialized, spec), tf.int64)
         # Only the part of the parser that the mask needs is run.
-        return tf.math.count_nonzero(self.parse(serialized, self.spec)[self._named.mask], axis=1)
+        return tf.math.count_nonzero(
+            self.parse(serialized, self.spec)[self._parts.named.mask], axis=1
+        )
 
     @unconverted
     def sized(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -378,23 +388,25 @@ class Assembler:
         edge = tf.gather(tf.constant(self.edges), tf.reduce_max(places))
         width = tf.maximum(edge, tf.cast(longest, tf.int32)) if self._chooses else edge
         parsed = self.parse(serialized, self.spec, list_size=width)
-        mask, label = parsed[self._named.mask], self._label
+        named, weight, _ = self._parts
+        mask, label = parsed[named.mask], self._label
         labels = tf.reshape(tf.cast(parsed[label], tf.float32), tf.shape(mask))
         parsed[label] = tf.where(mask, labels, float("nan"))
         if self._chooses:
             parsed |= self._chosen(parsed, seed)
-        weight = self.spec.weight if isinstance(self.spec, FeatureSpec) else None
         weights = () if weight is None else (parsed[weight],)
         return self._selected(parsed), parsed[label], *weights
 
-    @property
-    def _named(self) -> ListFeatures:
-        return self.spec.named() if isinstance(self.spec, FeatureSpec) else self.spec
+    @functools.cached_property
+    def _parts(self) -> _Parts:
+        if isinstance(self.spec, FeatureSpec):
+            return _Parts(self.spec.named(), self.spec.weight, self.spec.features)
+        return _Parts(self.spec)
 
     @property
     def _label(self) -> str:
         if self.spec.label is None:
-            raise ValueError(f"`spec` must have a label. Received: {self.spec}")
+            raise refusal("`spec` must have a label", self.spec)
         return self.spec.label
 
     @property
@@ -404,8 +416,9 @@ class Assembler:
 
     def _chosen(self, parsed: dict[str, Any], seed: tf.Tensor | None) -> dict[str, Any]:
         """The features of the kept items, in their new order."""
-        items = {name: parsed[name] for name in (*self._named.items, self._named.mask)}
-        mask = items[self._named.mask]
+        named = self._parts.named
+        items = {name: parsed[name] for name in (*named.items, named.mask)}
+        mask = items[named.mask]
         if seed is not None:
             items = _gathered(items, shuffled(mask, tf.stack([seed, 0])))
         if self.truncation is None:
@@ -419,11 +432,11 @@ class Assembler:
 
     def _selected(self, parsed: dict[str, Any]) -> Any:
         if self.inputs is None:
-            if isinstance(self.spec, FeatureSpec):
-                return parsed[self.spec.features]
+            if (alone := self._parts.alone) is not None:
+                return parsed[alone]
             return {name: value for name, value in parsed.items() if name != self.spec.label}
         if unknown := [name for name in self.inputs if name not in parsed]:
-            raise ValueError(f"`inputs` must be of {list(parsed)}. Received: {unknown}")
+            raise refusal(f"`inputs` must be of {list(parsed)}", unknown)
         return {name: parsed[name] for name in self.inputs}
 
 
@@ -496,8 +509,8 @@ def in_memory(
         bucket_edges = _edges(counted, bucket_edges, batch_size)
     check(batch_size, bucket_edges)
     if max(sizes) > bucket_edges[-1]:
-        wanted = f"`bucket_edges` must reach the longest list, {max(sizes)}"
-        raise ValueError(f"{wanted}. Received: {bucket_edges}")
+        expected = f"`bucket_edges` must reach the longest list, {max(sizes)}"
+        raise refusal(expected, bucket_edges)
     first = lists[0]
     parts = {
         "features": np.concatenate([one.features for one in lists]),

@@ -10,6 +10,7 @@ from tfrank_sel.data.formats.arrays import array, arrow
 from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.features import Feature
+from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -76,11 +77,11 @@ def lists(
         propensity=propensity,
     )
     with tables.readable("frame"):
-        table = arrow_table(frame, array if columns.types is not None else arrow().array)
+        table = arrow_table(frame, array if columns.types else arrow().array)
         schema = tables.infer({"frame": table.schema}, columns)
         place = ("frame", np.arange(table.num_rows))
-        found = tables.of_table(place, table, schema)
-    yield from strict(rows.grouped(rows.checked([found]), schema))
+        items = tables.of_table(place, table, schema)
+    yield from strict(rows.grouped(rows.checked([items]), schema))
 
 
 def dataset(
@@ -120,13 +121,13 @@ def dataset(
         ...     print(labels.numpy().tolist(), inputs["mask"].numpy().tolist())
         [[1.0, 2.0], [0.0, nan]] [[True, True], [True, False]]
     """
-    found = list(lists(frame, **columns))
-    if not found:
-        raise InputError("frame", "expected at least one row. Received: none")
+    item_lists = list(lists(frame, **columns))
+    if not item_lists:
+        raise InputError("frame", received("expected at least one row", "none"))
     from tfrank_sel.data import batching  # imports TensorFlow, which the rest does not need
 
     return batching.in_memory(
-        found,
+        item_lists,
         batch_size=batch_size,
         bucket_edges=bucket_edges,
         shuffle=shuffle,

@@ -22,6 +22,7 @@ import tensorflow as tf
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.data.writing import field, head
+from tfrank_sel.refusals import refusal
 
 
 def serialize(
@@ -68,13 +69,13 @@ def serialize(
     if spec.num_texts or texts is not None:
         of_items: npt.NDArray[Any] = np.asarray(texts, np.object_)
         if of_items.shape != (len(features), spec.num_texts):
-            wanted = f"`texts` must have shape {(len(features), spec.num_texts)}"
-            raise ValueError(f"{wanted}. Received: {of_items.shape}")
+            shape = len(features), spec.num_texts
+            raise refusal(f"`texts` must have shape {shape}", of_items.shape)
         lists[spec.texts] = [x.encode() if isinstance(x, str) else x for x in of_items.flat]
     if weights is not None:
         if spec.weight is None or np.shape(weights) != (len(features),):
-            wanted = f"`weights` must have shape {(len(features),)}, and `spec` a name for them"
-            raise ValueError(f"{wanted}. Received: {np.shape(weights)}, {spec}")
+            expected = f"`weights` must have shape {(len(features),)}, and `spec` a name for them"
+            raise refusal(expected, np.shape(weights), spec)
         lists[spec.weight] = [np.asarray(weights, "<f4").tobytes()]
     parts = [part for name, values in sorted(lists.items()) for part in _feature(name, values)]
     return b"".join([head(1, sum(map(len, parts))), *parts])

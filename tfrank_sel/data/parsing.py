@@ -20,6 +20,7 @@ from google.protobuf import descriptor_pb2
 
 from tfrank_sel.data import writing
 from tfrank_sel.data.spec import ListFeatures
+from tfrank_sel.refusals import refusal
 
 _SAMPLE = 32  # items that are compared first
 _FLOAT = 4  # bytes
@@ -236,7 +237,7 @@ def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 def _check(list_size: int | tf.Tensor | None) -> None:
     if isinstance(list_size, int) and list_size < 1:
-        raise ValueError(f"`list_size` must be positive or None. Received: list_size={list_size}")
+        raise refusal("`list_size` must be positive or None", list_size=list_size)
 
 
 def _parse(
@@ -293,18 +294,18 @@ def _by_item(values: tf.RaggedTensor, sizes: tf.Tensor) -> tf.RaggedTensor:
 def _fixed(name: str, values: tf.RaggedTensor, feature: Any) -> tf.Tensor:
     """Values `[items, (length)]` as `[items, *shape]`, with the default if missing."""
     shape, lengths = tf.TensorShape(feature.shape).as_list(), values.row_lengths()
-    wanted = math.prod(shape)
-    is_right = lengths == wanted
-    default = tf.zeros([wanted], feature.dtype)
+    count = math.prod(shape)
+    is_right = lengths == count
+    default = tf.zeros([count], feature.dtype)
     if feature.default_value is not None:
         is_right |= lengths == 0
         default = tf.reshape(tf.convert_to_tensor(feature.default_value, feature.dtype), [-1])
-    message = f"{name!r} must have {wanted} values in each item. Received numbers of values:"
+    message = f"{name!r} must have {count} values in each item. Received numbers of values:"
     tf.debugging.Assert(tf.reduce_all(is_right), [message, lengths])
-    rows = tf.RaggedTensor.from_row_lengths(  # of no or one value `[wanted]`
-        tf.reshape(values.values, [-1, wanted]), lengths // wanted, validate=False
+    rows = tf.RaggedTensor.from_row_lengths(  # of no or one value `[count]`
+        tf.reshape(values.values, [-1, count]), lengths // count, validate=False
     )
-    return tf.reshape(rows.to_tensor(default, shape=[None, 1, wanted]), [-1, *shape])
+    return tf.reshape(rows.to_tensor(default, shape=[None, 1, count]), [-1, *shape])
 
 
 def _lists(
@@ -409,6 +410,8 @@ def by_place(serialized: tf.Tensor, names: list[str]) -> tuple[tf.Tensor, tf.Ten
     Returns:
         Whether they were read, and if so, their floats, `[items, names]`.
     """
+    # The bytes of an entry before its only float32 depend on the name alone. So an item of exactly
+    # these features is the header and, in some order, these bytes with 4 bytes of a float each.
     before = [_before_float(name) for name in names]
     size = sum(map(len, before)) + _FLOAT * len(names)
     header = writing.field(1, bytes(size))[:-size]
@@ -419,6 +422,9 @@ def by_place(serialized: tf.Tensor, names: list[str]) -> tuple[tf.Tensor, tf.Ten
     nothing = tf.zeros([0, len(names)])
 
     def read() -> tuple[tf.Tensor, tf.Tensor]:
+        # The order is that of a writer's hash map, not of the names: it is found in the first item,
+        # and an item of another writer, or with a repeated or missing entry, differs outside of the
+        # floats, which sends the batch to the parser.
         starts, are_known = _starts(tf.strings.reduce_join(serialized[:1]), header, before)
         # Words of eight bytes compare faster than bytes; the last is padded with zeros.
         padded = -(-(len(header) + size) // 8) * 8
@@ -430,6 +436,8 @@ def by_place(serialized: tf.Tensor, names: list[str]) -> tuple[tf.Tensor, tf.Ten
         others = tf.where(is_float, tf.constant(0, tf.uint8), tf.constant(255, tf.uint8))
         others = tf.bitcast(tf.reshape(others, [-1, 8]), tf.int64)
 
+        # x == y outside of the floats if (x XOR y) AND mask == 0: one pass without slices, and NaN
+        # floats compare as bytes.
         def are_alike(items: tf.Tensor) -> tf.Tensor:
             differing = tf.bitwise.bitwise_xor(items, words[:1])
             return tf.reduce_all(tf.bitwise.bitwise_and(differing, others) == 0)
@@ -438,6 +446,7 @@ def by_place(serialized: tf.Tensor, names: list[str]) -> tuple[tf.Tensor, tf.Ten
             items = tf.reshape(tf.bitcast(words, tf.uint8), [-1, padded])
             return are_alike(words), tf.bitcast(tf.gather(items, columns, axis=1), tf.float32)
 
+        # Mixed writers show in the first items: the rest is not compared in vain.
         return tf.cond(are_known & are_alike(words[:_SAMPLE]), floats, lambda: (False, nothing))
 
     return tf.cond(is_worth_it, read, lambda: (False, nothing))

@@ -13,6 +13,7 @@ from tfrank_sel.data.formats import arrays, rows, tables
 from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
+from tfrank_sel.refusals import received, refusal
 
 # A training table has this column, too; no feature has such a name.
 _QUERY = "\0query"
@@ -53,14 +54,14 @@ def item_list(
     Example:
         >>> from tfrank_sel.features import Category, Number
         >>> types = {"price": Number(), "brand": Category(), "country": Category(of="query")}
-        >>> found = item_list([{"price": 2, "brand": "acme"}, {"price": 3.5}], types,
-        ...                   query={"country": "de"})
-        >>> found.features.tolist(), found.texts.tolist(), found.doc_ids
+        >>> made = item_list([{"price": 2, "brand": "acme"}, {"price": 3.5}], types,
+        ...                  query={"country": "de"})
+        >>> made.features.tolist(), made.texts.tolist(), made.doc_ids
         ([[2.0], [3.5]], [['acme', 'de'], ['', 'de']], ('0', '1'))
     """
     columns, size = _columns(items)
     if not size:
-        raise InputError("request", "expected at least one item. Received: none")
+        raise InputError("request", received("expected at least one item", "none"))
     query = query or {}
     of_query = {name: x for name, x in features.items() if x.of == "query"}
     _check_names(columns, [*features, doc_id], "the items")
@@ -68,20 +69,19 @@ def item_list(
     if twice := set(columns) & set(query):
         raise InputError("request", f"expected each feature once. Received twice: {sorted(twice)}")
     if not set(features) & {*columns, *query}:
-        raise InputError("request", f"expected features: {', '.join(features)}. Received: none")
+        expected = f"expected features: {', '.join(features)}"
+        raise InputError("request", received(expected, "none"))
     table = {name: _array(name, columns[name], features.get(name)) for name in columns}
     table |= {name: _array(name, [query[name]] * size, features[name]) for name in query}
     for name in features:
         table.setdefault(name, arrays.arrow().nulls(size))
     if doc_ids is not None and doc_id in features:
-        wanted = f"`doc_ids` must be None: the identifier {doc_id!r} is a feature"
-        raise ValueError(f"{wanted}. Received: {doc_ids}")
+        raise refusal(f"`doc_ids` must be None: the identifier {doc_id!r} is a feature", doc_ids)
     if doc_ids is None and doc_id not in table:
         doc_ids = [str(position) for position in range(size)]
     if doc_ids is not None:
         if len(doc_ids) != size:
-            wanted = f"`doc_ids` must be one for each of {size} items"
-            raise ValueError(f"{wanted}. Received: {len(doc_ids)}")
+            raise refusal(f"`doc_ids` must be one for each of {size} items", len(doc_ids))
         table[doc_id] = arrays.arrow().array([str(x) for x in doc_ids])
     return _list(table, size, features, doc_id)
 
@@ -100,10 +100,10 @@ def read(path: str | os.PathLike[str]) -> Any:
         InputError: If the file cannot be read, or is not a table.
     """
     path = os.fspath(path)
-    found = formats.table([path], others=True)
-    for name, reason in found.left_out.items():
-        raise InputError(path, f"expected one column {name!r}. Received: {reason}")
-    return found.columns
+    table = formats.table([path], others=True)
+    for name, reason in table.left_out.items():
+        raise InputError(path, received(f"expected one column {name!r}", reason))
+    return table.columns
 
 
 def _columns(items: Any) -> tuple[dict[str, Any], int]:
@@ -111,36 +111,36 @@ def _columns(items: Any) -> tuple[dict[str, Any], int]:
     if isinstance(items, Mapping):
         for name, column in items.items():
             if isinstance(column, str | bytes) or not isinstance(column, Iterable):
-                wanted = f"expected in {name!r} a value for each item"
-                raise InputError("request", f"{wanted}. Received: {column!r}")
-        found: dict[str, Any] = {name: list(column) for name, column in items.items()}
+                expected = f"expected in {name!r} a value for each item"
+                raise InputError("request", received(expected, repr(column)))
+        columns: dict[str, Any] = {name: list(column) for name, column in items.items()}
     elif isinstance(items, Sequence):
         for position, item in enumerate(items):
             if not isinstance(item, Mapping):
-                wanted = "expected a dict of features"
-                raise InputError(f"request, item {position}", f"{wanted}. Received: {item!r}")
+                reason = received("expected a dict of features", repr(item))
+                raise InputError(f"request, item {position}", reason)
         names = dict.fromkeys(name for item in items for name in item)
         return {name: [item.get(name) for item in items] for name in names}, len(items)
     else:
         try:
             table = frames.arrow_table(items)
         except (AttributeError, *_NOT_ARROW) as error:
-            wanted = "expected a dict for each item, a dict of columns, or a frame"
-            raise InputError("request", f"{wanted}. Received: {type(items).__name__}") from error
-        found = dict(zip(table.column_names, table.columns, strict=True))
-    sizes = {name: len(column) for name, column in found.items()}
+            expected = "expected a dict for each item, a dict of columns, or a frame"
+            raise InputError("request", received(expected, type(items).__name__)) from error
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+    sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
-        raise InputError("request", f"expected columns of one length. Received: {sizes}")
-    return found, next(iter(sizes.values()), 0)
+        raise InputError("request", received("expected columns of one length", sizes))
+    return columns, next(iter(sizes.values()), 0)
 
 
-def _check_names(names: Iterable[str], known: Sequence[str], where: str) -> None:
+def _check_names(names: Iterable[str], accepted: Sequence[str], where: str) -> None:
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known)
+        if name not in accepted:
+            near = difflib.get_close_matches(str(name), accepted)
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            wanted = f"expected in {where} only {', '.join(known) or 'nothing'}.{hint}"
-            raise InputError("request", f"{wanted} Received: {name!r}")
+            expected = f"expected in {where} only {', '.join(accepted) or 'nothing'}.{hint}"
+            raise InputError("request", received(expected, repr(name)))
 
 
 def _array(name: str, column: Any, feature: Feature | None) -> Any:
@@ -162,8 +162,8 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
     if feature is not None and feature.of == "query":
         different = {repr(value) for value in array.to_pylist()}
         if len(different) > 1:
-            wanted = f"{name!r} is a feature of the query, and must be equal in all items"
-            raise InputError("request", f"{wanted}. Received: {', '.join(sorted(different)[:3])}")
+            expected = f"{name!r} is a feature of the query, and must be equal in all items"
+            raise InputError("request", received(expected, *sorted(different)[:3]))
     return array
 
 
@@ -177,8 +177,8 @@ def _alone(value: Any) -> Any:
 
 def _check_type(name: str, array: Any, feature: Feature | None, position: int, value: Any) -> None:
     if array is None or (feature is not None and not arrays.accepts(array.type, feature)):
-        wanted = f"{name!r} must be of type {feature.type if feature else 'text'}"
-        raise InputError(f"request, item {position}", f"{wanted}. Received: {value!r}")
+        expected = f"{name!r} must be of type {feature.type if feature else 'text'}"
+        raise InputError(f"request, item {position}", received(expected, repr(value)))
 
 
 def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
@@ -187,9 +187,9 @@ def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
     kinds = [isinstance(column[i], datetime.datetime) or type(column[i]) for i in present]
     for position, kind in zip(present, kinds, strict=True):
         if kind != kinds[0]:
-            reason = f"{name!r} must be times of one type in all items"
-            place = f"request, item {position}"
-            raise InputError(place, f"{reason}. Received: {column[position]!r}")
+            expected = f"{name!r} must be times of one type in all items"
+            reason = received(expected, repr(column[position]))
+            raise InputError(f"request, item {position}", reason)
 
 
 def _list(
@@ -198,16 +198,16 @@ def _list(
     """Converts and checks the columns like those of a training table."""
     schema = Schema(features, columns=Columns(_QUERY, None, doc_id, features))
     whole = arrays.arrow().table({**table, _QUERY: ["request"] * size})
-    found = tables.of_table(("request", np.arange(size)), whole, schema)
-    [one] = strict(rows.grouped(rows.checked([found], "item"), schema))
-    _check_integers(one, schema)
-    return one
+    items = tables.of_table(("request", np.arange(size)), whole, schema)
+    [item_list] = strict(rows.grouped(rows.checked([items], "item"), schema))
+    _check_integers(item_list, schema)
+    return item_list
 
 
-def _check_integers(one: ItemList, schema: Schema) -> None:
+def _check_integers(item_list: ItemList, schema: Schema) -> None:
     for column, text in enumerate(schema.texts):
-        if text in schema.integers and one.texts is not None:
-            for item, value in enumerate(one.texts[:, column]):
+        if text in schema.integers and item_list.texts is not None:
+            for item, value in enumerate(item_list.texts[:, column]):
                 if len(value) > 18 and abs(int(value)) >= 2**63:
-                    wanted = f"{schema.integers[text]!r} must be an integer of 64 bits"
-                    raise InputError(f"request, item {item}", f"{wanted}. Received: {value}")
+                    expected = f"{schema.integers[text]!r} must be an integer of 64 bits"
+                    raise InputError(f"request, item {item}", received(expected, value))

@@ -15,6 +15,7 @@ import numpy as np
 from tfrank_sel import kept, lazy
 from tfrank_sel.arguments import Checked
 from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config, spans
+from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.data.spec import FeatureSpec, feature_spec, from_schema, to_schema
@@ -81,18 +82,18 @@ class Columns(Checked):
                 or (roles.get(name) == "doc_id" and self._is_text(name))
             )
             if name in roles and not allowed:
-                received = f"{name!r} as {roles[name]} and as {role}"
-                raise ValueError(f"the names of columns must differ. Received: {received}")
+                roles_of_name = f"{name!r} as {roles[name]} and as {role}"
+                raise refusal("the names of columns must differ", roles_of_name)
             roles[name] = role
-        check(self.types or {})
+        check(self.types)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Makes the columns from the result of `get_config`."""
-        known = config["features"]
-        if isinstance(known, Mapping):
-            known = {name: of_config(found) for name, found in known.items()}
-        return cls(**{**config, "features": known, "context": tuple(config["context"])})
+        features = config["features"]
+        if isinstance(features, Mapping):
+            features = {name: of_config(feature) for name, feature in features.items()}
+        return cls(**{**config, "features": features, "context": tuple(config["context"])})
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments as JSON-ready values.
@@ -102,14 +103,12 @@ class Columns(Checked):
             ['price']
         """
         config = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        features: Any = list(self.features)
-        if self.types is not None:
-            features = {name: feature.config() for name, feature in self.types.items()}
-        return {**config, "features": features, "context": list(self.context)}
+        types = {name: feature.config() for name, feature in self.types.items()}
+        return {**config, "features": types or list(self.features), "context": list(self.context)}
 
     def _is_text(self, name: str) -> bool:
         """Whether a feature is one text of an item, as an identifier is."""
-        feature = (self.types or {}).get(name)
+        feature = self.types.get(name)
         if not isinstance(feature, Category | Hash) or isinstance(feature, Set):
             return False
         return feature.of == "item" and feature.dtype == "string"
@@ -120,9 +119,9 @@ class Columns(Checked):
         yield from (("feature", name) for name in self.features)
 
     @property
-    def types(self) -> Mapping[str, Feature] | None:
-        """The type of each feature, by name; None if the features are only names."""
-        return self.features if isinstance(self.features, Mapping) else None
+    def types(self) -> Mapping[str, Feature]:
+        """The type of each feature, by name; none if the features are only names."""
+        return self.features if isinstance(self.features, Mapping) else {}
 
     @property
     def measures(self) -> dict[str, str]:
@@ -133,7 +132,7 @@ class Columns(Checked):
     @property
     def texts(self) -> tuple[str, ...]:
         """The names whose values are texts, if they are not numbers."""
-        typed = [name for name, feature in (self.types or {}).items() if feature.texts(name)]
+        typed = [name for name, feature in self.types.items() if feature.texts(name)]
         return (self.query, self.doc_id, *self.context, *typed)
 
     @property
@@ -180,7 +179,12 @@ class Schema(Checked):
 
         They are packed if `columns` has no types.
         """
-        return None if self.columns.types is None else self.features
+        return self.features if self.columns.types else None
+
+    @property
+    def served(self) -> Mapping[str, Feature]:
+        """The features of a request: `types`, or all numbers as one vector."""
+        return self.types or self.spec.types
 
     @functools.cached_property
     def spec(self) -> "FeatureSpec":
@@ -237,6 +241,6 @@ class Schema(Checked):
             ValueError: If it is not as it was written; the error names it.
         """
         with kept.reading(path, "a Schema that `write` wrote"):
-            found = kept.read_json(path)
-            features = {name: of_config(config) for name, config in found["features"].items()}
-            return cls(features, found["context"], columns or Columns())
+            written = kept.read_json(path)
+            features = {name: of_config(config) for name, config in written["features"].items()}
+            return cls(features, written["context"], columns or Columns())

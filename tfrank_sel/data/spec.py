@@ -18,6 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.arguments import Checked
+from tfrank_sel.features import REFUSE, Vector
+from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 _NO_IDENTIFIER = re.compile(rb"[^A-Za-z0-9_]|^[0-9_]|U(?=_[0-9A-F]{2})")
@@ -26,6 +28,8 @@ _ESCAPED_OR_CAPITAL = re.compile(r"U_[0-9A-F]{2}|[A-Z]")
 _RESERVED = (*keyword.kwlist, "self", "mask")
 ITEMS = "##SEQUENCE##"
 _GROUP, _PADDING = "tfrank_sel", "tfrank_sel.padding"
+# names that each `FeatureSpec` has, and tags of the features in its schema
+_ROLES = ("features", "label", "doc_id", "query_id")
 
 
 @register
@@ -64,13 +68,23 @@ class FeatureSpec(Configurable):
 
     def __post_init__(self) -> None:
         if self.num_texts < 0:
-            raise ValueError(f"`num_texts` must not be negative. Received: {self.num_texts}")
+            raise refusal("`num_texts` must not be negative", self.num_texts)
         if self.num_features < (0 if self.num_texts else 1):
-            wanted = "`num_features` must be positive, or 0 together with texts"
-            raise ValueError(f"{wanted}. Received: {self.num_features}")
+            expected = "`num_features` must be positive, or 0 together with texts"
+            raise refusal(expected, self.num_features)
         names = (self.features, self.label, self.doc_id, self.query_id, self.texts, self.weight)
         if len(set(names)) < len(names):
-            raise ValueError(f"The names of a `FeatureSpec` must differ. Received: {names}")
+            raise refusal("The names of a `FeatureSpec` must differ", names)
+
+    @property
+    def types(self) -> dict[str, Vector]:
+        """The features of the schema that this is a short form of: one vector, as in LETOR files.
+
+        Example:
+            >>> list(FeatureSpec(num_features=136).types)
+            ['features']
+        """
+        return {self.features: Vector(size=self.num_features, missing=REFUSE, within_list=True)}
 
     def checked(
         self, features: Any, labels: Sized | None = None, doc_ids: Sized | None = None
@@ -92,12 +106,11 @@ class FeatureSpec(Configurable):
         """
         features = np.asarray(features, np.float32)
         if features.ndim != 2 or features.shape[1] != self.num_features:
-            wanted = f"[list_size, {self.num_features}]"
-            raise ValueError(f"`features` must have shape {wanted}. Received: {features.shape}")
+            shape = f"[list_size, {self.num_features}]"
+            raise refusal(f"`features` must have shape {shape}", features.shape)
         for name, values in (("labels", labels), ("doc_ids", doc_ids)):
             if values is not None and len(values) != len(features):
-                wanted = f"`{name}` must have length {len(features)}"
-                raise ValueError(f"{wanted}. Received: {len(values)}")
+                raise refusal(f"`{name}` must have length {len(features)}", len(values))
         return features
 
     def named(self) -> "ListFeatures":
@@ -156,21 +169,21 @@ class ListFeatures(Checked):
 
     def __post_init__(self) -> None:
         if not self.items:
-            raise ValueError("`items` must name at least one feature. Received: none")
+            raise refusal("`items` must name at least one feature", "none")
         names = [*self.items, *self.context, self.mask, self.size]
         if len(set(names)) < len(names):
-            raise ValueError(f"The names of `ListFeatures` must differ. Received: {names}")
+            raise refusal("The names of `ListFeatures` must differ", names)
         kinds = (tf.io.FixedLenFeature, tf.io.VarLenFeature, tf.io.RaggedFeature)
         for name, feature in [*self.items.items(), *self.context.items()]:
             if not isinstance(feature, kinds):
-                wanted = "a tf.io.FixedLenFeature, VarLenFeature or RaggedFeature"
-                raise TypeError(f"{name!r} must be {wanted}. Received: {feature!r}")
+                expected = "a tf.io.FixedLenFeature, VarLenFeature or RaggedFeature"
+                raise TypeError(received(f"{name!r} must be {expected}", repr(feature)))
         fixed = [n for n, f in self.items.items() if isinstance(f, tf.io.FixedLenFeature)]
         for name in self.padding:
             if name not in fixed:
-                raise ValueError(f"`padding` must name some of {fixed}. Received: {name!r}")
+                raise refusal(f"`padding` must name some of {fixed}", repr(name))
         if self.label is not None and self.label not in fixed:
-            raise ValueError(f"`label` must be one of {fixed}. Received: {self.label!r}")
+            raise refusal(f"`label` must be one of {fixed}", repr(self.label))
 
     def padding_value(self, name: str) -> tf.Tensor:
         """Returns the padding value of a `FixedLenFeature` of an item."""
@@ -198,8 +211,10 @@ def input_name(name: str) -> str:
     def escaped(match: re.Match[bytes]) -> bytes:
         return b"U_%02X" % match[0][0]
 
-    found = _NO_IDENTIFIER.sub(escaped, name.encode()).decode()
-    return f"U_{ord(name[0]):02X}{found[1:]}" if found in _RESERVED else found
+    identifier = _NO_IDENTIFIER.sub(escaped, name.encode()).decode()
+    if identifier in _RESERVED:
+        return f"U_{ord(name[0]):02X}{identifier[1:]}"
+    return identifier
 
 
 def input_names(names: Iterable[str]) -> dict[str, str]:
@@ -212,12 +227,12 @@ def input_names(names: Iterable[str]) -> dict[str, str]:
         >>> input_names(["ctr", "CTR", "Price"])
         {'ctr': 'ctr', 'CTR': 'U_43U_54U_52', 'Price': 'Price'}
     """
-    found = {name: input_name(name) for name in names}
-    counts = collections.Counter(x.lower() for x in (*found.values(), "mask"))
-    for name, known in found.items():
-        if counts[known.lower()] > 1:
-            found[name] = _ESCAPED_OR_CAPITAL.sub(_escaped_capital, known)
-    return found
+    inputs = {name: input_name(name) for name in names}
+    counts = collections.Counter(x.lower() for x in (*inputs.values(), "mask"))
+    for name, x in inputs.items():
+        if counts[x.lower()] > 1:
+            inputs[name] = _ESCAPED_OR_CAPITAL.sub(_escaped_capital, x)
+    return inputs
 
 
 def _escaped_capital(match: re.Match[str]) -> str:
@@ -263,20 +278,21 @@ def to_schema(features: ListFeatures | FeatureSpec) -> "schema_pb2.Schema":
     """
     messages = _messages()
     schema = messages.Schema()
-    named = features.named() if isinstance(features, FeatureSpec) else features
+    roles = {}
+    if isinstance(features, FeatureSpec):
+        roles = {getattr(features, role): [role] for role in _ROLES}
+        features = features.named()
     top = schema.feature
     items = top.add(name=ITEMS, type=messages.STRUCT).struct_domain.feature
     group = schema.tensor_representation_group[_GROUP]
-    for fields, kinds in ((items, named.items), (top, named.context)):
+    for fields, kinds in ((items, features.items), (top, features.context)):
         for name, kind in kinds.items():
-            _add(fields, group.tensor_representation[name], name, kind)
-    for name in named.padding:
+            field = fields.add(name=name, type=_types()[kind.dtype])
+            _describe(field, group.tensor_representation[name], kind)
+            field.annotation.tag.extend(roles.get(name, ()))
+    for name, value in features.padding.items():
         padding = schema.tensor_representation_group[_PADDING].tensor_representation[name]
-        _set_default(padding.dense_tensor, name, named.items[name].dtype, named.padding[name])
-    if isinstance(features, FeatureSpec):
-        by_name = {field.name: field for field in (*items, *top)}
-        for role in _roles():
-            by_name[getattr(features, role)].annotation.tag.append(role)
+        _set_default(padding.dense_tensor, name, features.items[name].dtype, value)
     return schema
 
 
@@ -296,7 +312,7 @@ def from_schema(schema: "schema_pb2.Schema") -> ListFeatures:
     structs = [field for field in schema.feature if field.name == ITEMS]
     if not structs:
         names = [field.name for field in schema.feature]
-        raise ValueError(f"`schema` must have the struct {ITEMS!r}. Received: {names}")
+        raise refusal(f"`schema` must have the struct {ITEMS!r}", names)
     groups = schema.tensor_representation_group
     padding = groups[_PADDING].tensor_representation if _PADDING in groups else {}
     return ListFeatures(
@@ -319,13 +335,13 @@ def feature_spec(schema: "schema_pb2.Schema") -> FeatureSpec:
     """
     structs = [field for field in schema.feature if field.name == ITEMS]
     fields = [*schema.feature, *(x for struct in structs for x in struct.struct_domain.feature)]
-    tagged = {role: [f for f in fields if role in f.annotation.tag] for role in _roles()}
-    for role, found in tagged.items():
-        if len(found) != 1:
-            names = [field.name for field in found]
-            raise ValueError(f"`schema` must tag one feature {role!r}. Received: {names}")
+    tagged = {role: [f for f in fields if role in f.annotation.tag] for role in _ROLES}
+    for role, of_role in tagged.items():
+        if len(of_role) != 1:
+            names = [field.name for field in of_role]
+            raise refusal(f"`schema` must tag one feature {role!r}", names)
     [packed] = tagged["features"]
-    by_role = {role: found[0].name for role, found in tagged.items()}
+    by_role = {role: of_role[0].name for role, of_role in tagged.items()}
     return FeatureSpec(packed.shape.dim[0].size, **by_role)
 
 
@@ -338,18 +354,13 @@ def _messages() -> Any:
     return schema_pb2
 
 
-def _roles() -> list[str]:
-    """The names that each `FeatureSpec` has, and each feature of its schema."""
-    return ["features", "label", "doc_id", "query_id"]
-
-
 def _types() -> dict[tf.DType, int]:
     messages = _messages()
     return {tf.float32: messages.FLOAT, tf.int64: messages.INT, tf.string: messages.BYTES}
 
 
-def _add(fields: Any, tensor: Any, name: str, kind: Any) -> None:
-    field = fields.add(name=name, type=_types()[kind.dtype])
+def _describe(field: Any, tensor: Any, kind: Any) -> None:
+    name = field.name
     if isinstance(kind, tf.io.FixedLenFeature):
         tensor.dense_tensor.column_name = name
         shape = tf.TensorShape(kind.shape)
@@ -366,7 +377,7 @@ def _add(fields: Any, tensor: Any, name: str, kind: Any) -> None:
         tensor.varlen_sparse_tensor.column_name = name
         return
     if kind.partitions:
-        raise ValueError(f"{name!r} must have no partitions in a schema. Received: {kind}")
+        raise refusal(f"{name!r} must have no partitions in a schema", kind)
     tensor.ragged_tensor.feature_path.step.append(kind.value_key or name)
     splits = tf.as_dtype(kind.row_splits_dtype).name.upper()
     tensor.ragged_tensor.row_partition_dtype = tensor.RowPartitionDType.Value(splits)
@@ -382,10 +393,7 @@ def _shape(shape: tf.TensorShape) -> Any:
 def _set_default(tensor: Any, name: str, dtype: tf.DType, value: Any) -> None:
     value, *others = tf.reshape(tf.convert_to_tensor(value, dtype), [-1]).numpy().tolist()
     if any(str(other) != str(value) for other in others):
-        received = [value, *others]
-        raise ValueError(
-            f"{name!r} must have one value everywhere in a schema. Received: {received}"
-        )
+        raise refusal(f"{name!r} must have one value everywhere in a schema", [value, *others])
     place = {tf.float32: "float_value", tf.int64: "int_value", tf.string: "bytes_value"}[dtype]
     setattr(tensor.default_value, place, value)
 

@@ -55,13 +55,13 @@ def list_features(features: Mapping[str, Feature], doc_id: str | None = None) ->
 def structure(features: Mapping[str, Feature]) -> dict[str, tf.TensorSpec]:
     """Returns the shape and type of each feature of a batch, as `padded` gives it: of the query
     `[batch_size, ...]`, of items `[batch_size, list_size, ...]`; and its `input_name`."""
-    found, names = {}, input_names(features)
+    specs, names = {}, input_names(features)
     for name, feature in features.items():
         shape: list[int | None] = [None, None] if feature.of == "item" else [None]
         if isinstance(feature, Vector | Set):
             shape.append(feature.size if isinstance(feature, Vector) else feature.max_values)
-        found[name] = tf.TensorSpec(shape, dtype(feature), name=names[name])
-    return found
+        specs[name] = tf.TensorSpec(shape, dtype(feature), name=names[name])
+    return specs
 
 
 def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
@@ -71,14 +71,14 @@ def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[s
         parsed: The features by name, and anything else.
         features: Type of each feature.
     """
-    found = {}
+    by_name = {}
     for name, feature in features.items():
         value = parsed[name]
         if isinstance(feature, Set):
             shape = [None] * (value.shape.rank - 1) + [feature.max_values]
             value = value.to_tensor(MISSING[value.dtype], shape=shape)
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
 def matrices(
@@ -118,8 +118,8 @@ def matrices(
             value = tf.where(value == MISSING_INTEGER, float("nan"), tf.cast(parts, tf.float32))
         numbers.append(_checked(name, feature, value))
     nothing = tf.zeros(tf.concat([tf.shape(values[item])[:2], [0]], axis=0))
-    found = {"features": tf.concat(numbers or [nothing], axis=-1)}
-    return {**found, "texts": tf.concat(texts, axis=-1)} if texts else found
+    batch = {"features": tf.concat(numbers or [nothing], axis=-1)}
+    return {**batch, "texts": tf.concat(texts, axis=-1)} if texts else batch
 
 
 def named(batch: Mapping[str, tf.Tensor], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
@@ -136,16 +136,18 @@ def named(batch: Mapping[str, tf.Tensor], features: Mapping[str, Feature]) -> di
     Example:
         >>> from tfrank_sel.features import Number
         >>> batch = {"features": tf.constant([[[20.0, 1.0], [20.0, 2.0]]])}
-        >>> found = named(batch, {"age": Number(of="query"), "price": Number()})
-        >>> found["age"].numpy().tolist(), found["price"].numpy().tolist()
+        >>> values = named(batch, {"age": Number(of="query"), "price": Number()})
+        >>> values["age"].numpy().tolist(), values["price"].numpy().tolist()
         ([20.0], [[1.0, 2.0]])
     """
-    found = {}
+    by_name = {}
     for name, feature, is_text, span in spans(features):
         value = batch["texts" if is_text else "features"][:, :, span]
         value = _of_texts(value, feature) if is_text else _of_numbers(value, feature)
-        found[name] = value[:, 0] if feature.of == "query" else value
-    return found
+        if feature.of == "query":  # of the first item, and lists may have none
+            value = tf.pad(value, [[0, 0], [0, 1], *[[0, 0]] * (value.shape.rank - 2)])[:, 0]
+        by_name[name] = value
+    return by_name
 
 
 def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
@@ -162,16 +164,16 @@ def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
         >>> values(one, {"price": Number(), "brand": Category()})
         {'price': [1.5, None], 'brand': ['a', None]}
     """
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, feature, is_text, span in spans(features):
         if is_text:
             assert one.texts is not None
-            found[name] = [_text(row, feature) for row in one.texts[:, span].tolist()]
+            by_name[name] = [_text(row, feature) for row in one.texts[:, span].tolist()]
         else:
-            found[name] = [_number(row, feature) for row in one.features[:, span]]
+            by_name[name] = [_number(row, feature) for row in one.features[:, span]]
         if feature.of == "query":
-            found[name] = found[name][0]
-    return found
+            by_name[name] = by_name[name][0]
+    return by_name
 
 
 def text(one: ItemList, features: Mapping[str, Feature]) -> str:
@@ -217,8 +219,8 @@ def _checked(name: str, feature: Feature, value: tf.Tensor) -> tf.Tensor:
         return tf.debugging.check_numerics(value, f"`{name}` must be finite")
     # NaN is a missing value
     present = tf.where(tf.math.is_nan(value), tf.zeros_like(value), value)
-    found = tf.debugging.check_numerics(present, f"`{name}` must not be infinite")
-    with tf.control_dependencies([found]):
+    checked = tf.debugging.check_numerics(present, f"`{name}` must not be infinite")
+    with tf.control_dependencies([checked]):
         return tf.identity(value)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data.spec import ListFeatures
+from tfrank_sel.refusals import received, refusal
 
 Features = dict[str, tf.train.Feature]
 
@@ -104,7 +105,7 @@ def serialize_example(values: Mapping[str, Any], features: ListFeatures) -> byte
     """
     context, items = _examples(values, features)
     if len(items) != 1:
-        raise ValueError(f"A `tf.train.Example` must hold one item. Received: {len(items)}")
+        raise refusal("A `tf.train.Example` must hold one item", len(items))
     return _serialized(context | items[0])
 
 
@@ -149,9 +150,9 @@ def head(number: int, length: int) -> bytes:
 
 def _examples(values: Mapping[str, Any], features: ListFeatures) -> tuple[Features, list[Features]]:
     """The features of the query and of each item."""
-    known = {**features.items, **features.context}
-    if unknown := [name for name in values if name not in known]:
-        raise ValueError(f"`values` must be named as {list(known)}. Received: {unknown}")
+    names = [*features.items, *features.context]
+    if unknown := [name for name in values if name not in names]:
+        raise refusal(f"`values` must be named as {names}", unknown)
     sizes = {name: len(values[name]) for name in features.items if name in values}
     if len(set(sizes.values())) != 1:
         wanted = (
@@ -171,17 +172,18 @@ def _examples(values: Mapping[str, Any], features: ListFeatures) -> tuple[Featur
 def _checked(name: str, value: Any, feature: Any) -> tf.train.Feature:
     is_own = getattr(feature, "value_key", None) in (None, name)
     if getattr(feature, "partitions", ()) or not is_own:
-        raise ValueError(f"{name!r} must be stored whole, under its name. Received: {feature}")
+        raise refusal(f"{name!r} must be stored whole, under its name", feature)
     try:
-        found = _feature(value, feature.dtype)
+        stored = _feature(value, feature.dtype)
     except TypeError as error:
-        raise TypeError(f"{name!r} must be of {feature.dtype.name}. Received: {value!r}") from error
+        reason = received(f"{name!r} must be of {feature.dtype.name}", repr(value))
+        raise TypeError(reason) from error
     if isinstance(feature, tf.io.FixedLenFeature):
         size = 0 if value is None else np.size(np.asarray(value, object))
-        wanted = tf.TensorShape(feature.shape).num_elements()
-        if size != wanted and (size or feature.default_value is None):
-            raise ValueError(f"{name!r} must have {wanted} values. Received: {value!r}")
-    return found
+        count = tf.TensorShape(feature.shape).num_elements()
+        if size != count and (size or feature.default_value is None):
+            raise refusal(f"{name!r} must have {count} values", repr(value))
+    return stored
 
 
 def _feature(value: Any, dtype: tf.DType) -> tf.train.Feature:

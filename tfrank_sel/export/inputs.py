@@ -1,24 +1,26 @@
-"""Conversion of requests to the inputs of a model: packed, named or typed features."""
+"""Conversion of requests to the inputs of a model, and the description of these in a manifest."""
 
-import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
 from tfrank_sel.data import parsing, typed
+from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures, input_names
-from tfrank_sel.features import Feature
+from tfrank_sel.features import Feature, of_config
 
-Values = Any  # a tensor, or a dict of tensors by name
+Spec = FeatureSpec | Schema | ListFeatures | Mapping[str, Feature]
+Values = dict[str, Any]  # tensors by name of the feature
+PACKED = "features"  # the input of a model that takes one tensor
 
 
 class Request(NamedTuple):
     """Lists of a request.
 
     Args:
-        values: What the model takes.
+        values: The features by name.
         mask: True for items, False for padding, `[batch_size, list_size]`.
         doc_ids: Identifiers of the items, of the same shape.
     """
@@ -28,134 +30,105 @@ class Request(NamedTuple):
     doc_ids: tf.Tensor
 
 
-class Inputs(abc.ABC):
-    """The inputs of a model, and how to read them from requests.
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The inputs of a model, and how to read them from requests: see `of`.
 
-    Attributes:
-        doc_id: Name of an item's identifier.
-        mask: Name of the mask of a dense request.
+    In a request, a number, a Boolean and a vector are float32, NaN if missing; a timestamp is
+    int64, seconds since 1970 UTC; a category and a set are strings, empty if missing, or int64. A
+    missing integer is the lowest int64.
+
+    Args:
         stored: The features of an example.
+        names: Name of each feature as an input of a signature.
+        description: The description of the inputs for the manifest.
+        doc_id: Name of an item's identifier.
+        types: Type of each feature, in the order in which the model takes them; empty if the model
+            takes the features of `stored` as they are.
+        packed: The short form of a schema, for a model that takes its only feature as a tensor.
+        mask: Name of the mask of a dense request.
     """
 
-    doc_id: str
-    mask: str
     stored: ListFeatures
+    names: Mapping[str, str]
+    description: Mapping[str, Any]
+    doc_id: str
+    types: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
+    packed: FeatureSpec | None = None
+    mask: str = "mask"
+
+    @classmethod
+    def of(cls, spec: Spec, doc_id: str = Columns.doc_id) -> Self:
+        """Returns the inputs of a model.
+
+        Args:
+            spec: As in `tfrank_sel.export.export`.
+            doc_id: As in `tfrank_sel.export.export`.
+        """
+        if isinstance(spec, Schema):
+            spec = spec.types or spec.spec
+        if isinstance(spec, ListFeatures):
+            kinds = {**spec.items, **spec.context}
+            description = {
+                "items": {name: _description(kind) for name, kind in spec.items.items()},
+                "context": {name: _description(kind) for name, kind in spec.context.items()},
+                "doc_id": doc_id,
+            }
+            return cls(spec, input_names(kinds), description, doc_id, mask=spec.mask)
+        if isinstance(spec, FeatureSpec):
+            stored, names = typed.list_features(spec.types), {spec.features: PACKED}
+            return cls(stored, names, spec.get_config(), spec.doc_id, spec.types, spec)
+        configs = {name: feature.config() for name, feature in spec.items()}
+        description = {"types": configs, "doc_id": doc_id}
+        return cls(typed.list_features(spec), input_names(spec), description, doc_id, spec)
+
+    @classmethod
+    def of_description(cls, description: Mapping[str, Any]) -> Self | None:
+        """Returns the inputs that a manifest of this or an earlier version describes; None if they
+        have no types, or nothing is described.
+        """
+        if "types" in description:
+            types = {name: of_config(config) for name, config in description["types"].items()}
+            return cls.of(types, description["doc_id"])
+        return cls.of(FeatureSpec(**description)) if "num_features" in description else None
 
     def parse(self, examples: tf.Tensor) -> Request:
         """Reads serialized `ExampleListWithContext`, `[batch_size]`."""
         identifier = tf.io.FixedLenFeature([], tf.string, "")
         items = {self.doc_id: identifier, **self.stored.items}
         parsed = parsing.parse_elwc(examples, dataclasses.replace(self.stored, items=items))
-        return Request(self.values(parsed), parsed[self.stored.mask], parsed[self.doc_id])
+        return Request(self._values(parsed), parsed[self.stored.mask], parsed[self.doc_id])
 
     def parse_items(self, examples: tf.Tensor) -> Values:
         """Reads serialized `tf.train.Example`, `[num_items]`, each as a list of one item."""
-        return self.values(parsing.parse_example(examples, self.stored))
+        return self._values(parsing.parse_example(examples, self.stored))
 
-    def with_mask(self, values: Values, mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the values with their mask, for a model that takes it."""
-        return {**values, self.mask: mask}
+    def _values(self, parsed: Mapping[str, Any]) -> Values:
+        return {name: parsed[name] for name in self.names} | typed.padded(parsed, self.types)
+
+    def structure(self) -> dict[str, tf.TensorSpec] | None:
+        """Returns the `tf.TensorSpec` of each input of a dense request; None if there is none."""
+        kinds = {**self.stored.items, **self.stored.context}
+        fixed = {x: kind for x, kind in kinds.items() if isinstance(kind, tf.io.FixedLenFeature)}
+        specs = {name: tf.TensorSpec(self._shape(name), kind.dtype) for name, kind in fixed.items()}
+        specs |= typed.structure(self.types)
+        if specs.keys() != kinds.keys():
+            return None
+        return {
+            name: tf.TensorSpec(specs[name].shape, specs[name].dtype, name=self.names[name])
+            for name in kinds
+        }
 
     def size(self, values: Values) -> tf.Tensor:
         """Returns `[batch_size, list_size]` of dense values."""
         return tf.shape(values[next(iter(self.stored.items))])[:2]
 
-    @abc.abstractmethod
-    def values(self, parsed: Mapping[str, Any]) -> Values:
-        """Returns what the model takes of parsed examples."""
-
-    @abc.abstractmethod
-    def structure(self) -> Any:
-        """Returns the `tf.TensorSpec` of each input of a dense request; None if it is impossible.
-
-        Names are those of `tfrank_sel.data.spec.input_name`.
+    def check(self, values: Values) -> Values:
+        """Returns the values as a model gets them by name; the graph raises an error for wrong
+        shapes and non-finite values.
         """
-
-    @property
-    def of_items(self) -> Sequence[str]:
-        """The features of items in the order of their numbers, by which they are explained."""
-        return [*self.stored.items]
-
-    @property
-    def numbers(self) -> dict[str, Any]:
-        """The number, in `of_items`, of each dense input that is one, or of its columns."""
-        return {name: number for number, name in enumerate(self.of_items)}
-
-    @abc.abstractmethod
-    def check(self, values: Values) -> Values:
-        """Returns the values; the graph raises an error for wrong shapes and non-finite values."""
-
-    @abc.abstractmethod
-    def description(self) -> Mapping[str, Any]:
-        """Returns the description of the inputs for the manifest."""
-
-
-class Packed(Inputs):
-    """Inputs of a model with packed features, `[batch_size, list_size, num_features]`.
-
-    Args:
-        spec: Names of the parts of an example and number of features.
-    """
-
-    mask = "mask"
-
-    def __init__(self, spec: FeatureSpec) -> None:
-        self.spec, self.doc_id = spec, spec.doc_id
-        packed = tf.io.FixedLenFeature([spec.num_features], tf.float32)
-        self.stored = ListFeatures({spec.features: packed}, mask="\0mask", size="\0size")
-
-    def values(self, parsed: Mapping[str, Any]) -> Values:
-        return parsed[self.spec.features]
-
-    def structure(self) -> Any:
-        return tf.TensorSpec([None, None, self.spec.num_features], tf.float32, name="features")
-
-    def check(self, values: Values) -> Values:
-        return _checked(self.spec.features, values, self.structure().shape)
-
-    def with_mask(self, values: Values, mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {self.spec.features: values, self.mask: mask}
-
-    def size(self, values: Values) -> tf.Tensor:
-        return tf.shape(values)[:2]
-
-    @property
-    def of_items(self) -> Sequence[str]:
-        return [str(i) for i in range(1, self.spec.num_features + 1)]
-
-    @property
-    def numbers(self) -> dict[str, Any]:
-        return {self.spec.features: range(self.spec.num_features)}
-
-    def description(self) -> Mapping[str, Any]:
-        return self.spec.get_config()
-
-
-class Named(Inputs):
-    """Inputs of a model with named features: a dict of the features of the items and of the query.
-
-    Args:
-        features: The features.
-        doc_id: Name of the item identifier, which the model takes only if it is in `features`.
-    """
-
-    def __init__(self, features: ListFeatures, doc_id: str) -> None:
-        self.stored, self.doc_id, self.mask = features, doc_id, features.mask
-        self.kinds = {**features.items, **features.context}
-
-    def values(self, parsed: Mapping[str, Any]) -> Values:
-        return {name: parsed[name] for name in self.kinds}
-
-    def structure(self) -> Any:
-        if not all(isinstance(kind, tf.io.FixedLenFeature) for kind in self.kinds.values()):
-            return None
-        names = input_names(self.kinds)
-        return {
-            name: tf.TensorSpec(self._shape(name), kind.dtype, name=names[name])
-            for name, kind in self.kinds.items()
-        }
-
-    def check(self, values: Values) -> Values:
+        if self.types and self.packed is None:
+            return typed.matrices(values, self.types)
         return {
             name: _checked(name, value, self._shape(name))
             if isinstance(value, tf.Tensor)
@@ -163,50 +136,23 @@ class Named(Inputs):
             for name, value in values.items()
         }
 
-    def description(self) -> Mapping[str, Any]:
-        return {
-            "items": {name: _told(kind) for name, kind in self.stored.items.items()},
-            "context": {name: _told(kind) for name, kind in self.stored.context.items()},
-            "doc_id": self.doc_id,
-        }
+    @property
+    def explained(self) -> tuple[Sequence[str], Mapping[str, Any]]:
+        """Names of the features that scores are explained by, those of items or the columns of the
+        only one, and the number of each dense input that is one, or of its columns.
+        """
+        if self.packed is not None:
+            columns = range(self.packed.num_features)
+            return [str(i + 1) for i in columns], {self.packed.features: columns}
+        names = [*self.stored.items]
+        return names, {name: number for number, name in enumerate(names)}
 
     def _shape(self, name: str) -> list[int | None]:
-        lists: list[int | None] = [None, None] if name in self.stored.items else [None]
-        return lists + tf.TensorShape(self.kinds[name].shape).as_list()
-
-
-class Typed(Inputs):
-    """Inputs of a model with features of `tfrank_sel.features`: a dict of `features` and `texts`.
-
-    In a request, a number, a Boolean and a vector are float32, NaN if missing; a timestamp is
-    int64, seconds since 1970 UTC; a category and a set are strings, empty if missing, or int64. A
-    missing integer is the lowest int64.
-
-    Args:
-        features: Type of each feature by name, in the order in which the model takes them.
-        doc_id: Name of an item's identifier.
-    """
-
-    mask = "mask"
-
-    def __init__(self, features: Mapping[str, Feature], doc_id: str) -> None:
-        self.features, self.doc_id = features, doc_id
-        self.stored = typed.list_features(features)
-
-    def values(self, parsed: Mapping[str, Any]) -> Values:
-        return typed.padded(parsed, self.features)
-
-    def structure(self) -> dict[str, tf.TensorSpec]:
-        return typed.structure(self.features)
-
-    def check(self, values: Values) -> Values:
-        return typed.matrices(values, self.features)
-
-    def description(self) -> Mapping[str, Any]:
-        return {
-            "types": {name: feature.config() for name, feature in self.features.items()},
-            "doc_id": self.doc_id,
-        }
+        """The shape of a batch of a `tf.io.FixedLenFeature`."""
+        kind = self.stored.items.get(name)
+        lists: list[int | None] = [None] if kind is None else [None, None]
+        kind = kind or self.stored.context[name]
+        return lists + tf.TensorShape(kind.shape).as_list()
 
 
 def _checked(name: str, value: tf.Tensor, shape: Sequence[int | None]) -> tf.Tensor:
@@ -217,9 +163,9 @@ def _checked(name: str, value: tf.Tensor, shape: Sequence[int | None]) -> tf.Ten
     return value
 
 
-def _told(kind: Any) -> dict[str, Any]:
-    told = {"kind": type(kind).__name__, "dtype": kind.dtype.name}
+def _description(kind: Any) -> dict[str, Any]:
+    described = {"kind": type(kind).__name__, "dtype": kind.dtype.name}
     if isinstance(kind, tf.io.FixedLenFeature):
-        told["shape"] = tf.TensorShape(kind.shape).as_list()
-        told["has_default"] = kind.default_value is not None
-    return told
+        described["shape"] = tf.TensorShape(kind.shape).as_list()
+        described["has_default"] = kind.default_value is not None
+    return described

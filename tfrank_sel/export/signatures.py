@@ -12,14 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data import elwc, packed
-from tfrank_sel.data.spec import FeatureSpec, ListFeatures
+from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.export import saved_model
-from tfrank_sel.export.inputs import Inputs, Named, Packed, Request, Typed, Values
-from tfrank_sel.features import Feature
+from tfrank_sel.export.inputs import PACKED, Inputs, Request, Spec, Values
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.locks import created
 from tfrank_sel.models import explanation
 from tfrank_sel.ops import ranking
+from tfrank_sel.refusals import refusal
 
 # The lowest finite score, because -inf is not a number in standard JSON.
 PADDING_SCORE = tf.float32.min
@@ -31,7 +31,7 @@ Score = Callable[[dict[str, tf.Tensor]], tf.Tensor]
 
 def export(
     model: keras.Model,
-    spec: FeatureSpec | ListFeatures | Mapping[str, Feature],
+    spec: Spec,
     path: str | os.PathLike[str],
     *,
     top_k: int = 10,
@@ -81,9 +81,9 @@ def export(
             `[batch_size, list_size, num_features]`, or a dict of named ones, those of the query
             `[batch_size, ...]`. If it has the attribute `takes_mask`, it gets a dict with the mask
             together with them, as `data.batches(..., inputs=["features", "mask"])` gives.
-        spec: Names of the parts of an example and number of features; or the features of a request
-            by name, without a label; or the `tfrank_sel.features` type of each feature by name, for
-            a model whose `models.Preparation` takes these.
+        spec: A `Schema`, or the `tfrank_sel.features` type of each feature by name, for a model
+            whose `models.Preparation` takes these; a `FeatureSpec`, the short form of packed
+            features; or the features of a request by name, without a label, as `ListFeatures`.
         path: Folder to write; it must not exist.
         top_k: Default of `k` in gRPC requests; positive.
         doc_id: Name of the item identifier, if `spec` does not define it.
@@ -106,22 +106,16 @@ def export(
         ['explain', 'predict', 'predict_bytes', 'rank_top_k']
     """
     if top_k < 1:
-        raise ValueError(f"`top_k` must be positive. Received: {top_k}")
-    inputs = _inputs(spec, doc_id)
+        raise refusal("`top_k` must be positive", top_k)
+    inputs = Inputs.of(spec, doc_id)
     with created(Path(path)) as written:
         served = _signatures(model, inputs, top_k, score)
         tf.saved_model.save(_module(model, served), str(written), signatures=served)
         saved_model.check_servable(written)
-        saved_model.write_manifest(written, inputs.description(), metadata or {})
+        saved_model.write_manifest(written, inputs.description, metadata or {})
         saved_model.write_batching(written)
         if examples:
-            saved_model.write_warm_up(written, _requests(inputs, examples, top_k))
-
-
-def _inputs(spec: FeatureSpec | ListFeatures | Mapping[str, Feature], doc_id: str) -> Inputs:
-    if isinstance(spec, FeatureSpec):
-        return Packed(spec)
-    return Named(spec, doc_id) if isinstance(spec, ListFeatures) else Typed(spec, doc_id)
+            saved_model.write_warm_up(written, _requests(inputs, served, examples, top_k))
 
 
 def _signatures(
@@ -149,20 +143,17 @@ def _signatures(
         return scored(values, tf.broadcast_to(mask, inputs.size(values)))
 
     def predict_bytes(features: tf.Tensor) -> dict[str, tf.Tensor]:
-        return scored(*packed.decode(features, cast(Packed, inputs).spec))
+        matrix, mask = packed.decode(features, cast(FeatureSpec, inputs.packed))
+        return scored(dict.fromkeys(inputs.names, matrix), mask)
 
     def explain(values: Values, mask: tf.Tensor, pair: tf.Tensor) -> dict[str, tf.Tensor]:
-        def score(lists: Values, mask: tf.Tensor) -> tf.Tensor:
-            return scores(lists if isinstance(values, Mapping) else lists[first], mask)
-
-        [first, *_] = inputs.numbers
-        named = values if isinstance(values, Mapping) else {first: values}
+        names, numbers = inputs.explained
         mask = tf.broadcast_to(mask, inputs.size(values))
-        found = explanation.contributions(score, named, mask, pair, inputs.numbers)
+        found = explanation.contributions(scores, values, mask, pair, numbers)
         return {
             "contributions": found.values,
             "errors": found.errors,
-            "features": tf.broadcast_to(inputs.of_items, tf.shape(found.values)),
+            "features": tf.broadcast_to(names, tf.shape(found.values)),
         }
 
     def rank_top_k(examples: tf.Tensor, k: Any = tf.constant([top_k])) -> dict[str, tf.Tensor]:  # noqa: B008
@@ -190,11 +181,11 @@ def _signatures(
     ]
     if dense is not None:
         endpoints.append(("predict", predict, [dense, mask]))
-        pair = _pair(spec.name for spec in tf.nest.flatten(dense))
+        pair = _pair(inputs.names.values())
         pairs = tf.TensorSpec([None, 2], tf.int32, pair)
         endpoints.append(("explain", explain, [dense, mask, pairs]))
-    if isinstance(inputs, Packed):
-        endpoints.append(("predict_bytes", predict_bytes, [strings("features")]))
+    if inputs.packed is not None:
+        endpoints.append(("predict_bytes", predict_bytes, [strings(PACKED)]))
     found = {name: _traced(endpoint, taken) for name, endpoint, taken in endpoints}
     return {**found, "tensorflow/serving/regress": found["regress"]}
 
@@ -251,7 +242,7 @@ def _ranked(
 
 
 def _requests(
-    inputs: Inputs, examples: Sequence[bytes], top_k: int
+    inputs: Inputs, served: Iterable[str], examples: Sequence[bytes], top_k: int
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Yields a request to each signature but `explain` for each list, and for all together."""
     groups = [[x] for x in examples] + ([list(examples)] if len(examples) > 1 else [])
@@ -262,16 +253,15 @@ def _requests(
         yield "tensorflow/serving/predict", {"inputs": lists}
         parsed = inputs.parse(tf.constant(lists))
         mask = parsed.mask.numpy()
-        if inputs.structure() is not None:
-            found = _dense(inputs, parsed)
-            dense = {name: value.numpy() for name, value in found.items()}
+        if "predict" in served:
+            dense = {name: value.numpy() for name, value in _dense(inputs, parsed).items()}
             yield "predict", dense
             if place == 0 and mask.any():  # once, since it takes the longest
                 yield "explain", {**dense, _pair(dense): np.zeros([1, 2], np.int32)}
-        if isinstance(inputs, Packed):
-            rows = zip(parsed.values.numpy(), mask, strict=True)
-            features = [values[is_item].tobytes() for values, is_item in rows]
-            yield "predict_bytes", {"features": np.array(features, np.object_)}
+        if "predict_bytes" in served:
+            rows = zip(dense[PACKED], mask, strict=True)
+            octets = [values[is_item].tobytes() for values, is_item in rows]
+            yield "predict_bytes", {PACKED: np.array(octets, np.object_)}
         items, context, _ = elwc.split(tf.constant(lists))
         # a parser merges the query with each item
         merged = (context.numpy()[:, np.newaxis] + items.numpy())[mask]
@@ -280,11 +270,7 @@ def _requests(
             yield "tensorflow/serving/regress", {"inputs": merged}
 
 
-def dense_inputs(
-    examples: tf.Tensor,
-    spec: FeatureSpec | ListFeatures | Mapping[str, Feature],
-    doc_id: str = "doc_id",
-) -> dict[str, tf.Tensor]:
+def dense_inputs(examples: tf.Tensor, spec: Spec, doc_id: str = "doc_id") -> dict[str, tf.Tensor]:
     """Converts serialized lists to the inputs of the signature `predict`.
 
     Args:
@@ -292,27 +278,26 @@ def dense_inputs(
         spec: As in `export`.
         doc_id: As in `export`.
     """
-    inputs = _inputs(spec, doc_id)
+    inputs = Inputs.of(spec, doc_id)
     return _dense(inputs, inputs.parse(examples))
 
 
 def _dense(inputs: Inputs, parsed: Request) -> dict[str, tf.Tensor]:
-    names = tf.nest.map_structure(lambda spec: spec.name, inputs.structure())
-    pairs = zip(tf.nest.flatten(names), tf.nest.flatten(parsed.values), strict=True)
-    return {inputs.mask: parsed.mask, **dict(pairs)}
+    dense = {inputs.names[name]: value for name, value in sorted(parsed.values.items())}
+    return {inputs.mask: parsed.mask, **dense}
 
 
 def _scores(
     model: keras.Model, inputs: Inputs, score: Score | None, values: Values, mask: tf.Tensor
 ) -> tf.Tensor:
     """Returns the model's scores of checked features."""
-    values = inputs.check(values)
-    takes_mask = getattr(model, "takes_mask", False)
-    taken = inputs.with_mask(values, mask) if score or takes_mask else values
+    taken: Any = inputs.check(values)
+    if score or getattr(model, "takes_mask", False):
+        taken = {**taken, inputs.mask: mask}
+    elif inputs.packed is not None:
+        [taken] = taken.values()
     scores = as_lists(score(taken) if score else model(taken, training=False))
     if scores.shape.rank != 2:
-        raise ValueError(
-            "`model` must give scores of shape [batch_size, list_size] or [batch_size, list_size, "
-            f"1]. Received: {scores.shape}"
-        )
+        shapes = "[batch_size, list_size] or [batch_size, list_size, 1]"
+        raise refusal(f"`model` must give scores of shape {shapes}", scores.shape)
     return tf.cast(scores, tf.float32)

@@ -274,7 +274,7 @@ def rank(
             ranked = ranker.rank(asked.features, asked.doc_ids, query=of_query)
         else:
             named = requests.read(file) if file else _json("--items", items or "")
-            features, doc_id = ranker.takes.features, ranker.takes.doc_id
+            features, doc_id = ranker.takes.types, ranker.takes.doc_id
             has_others = file and doc_id not in features
             if has_others and {*features} <= {*named.column_names, *(of_query or ())}:
                 others = [name for name in named.column_names if name not in features]

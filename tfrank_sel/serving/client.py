@@ -12,7 +12,9 @@ from tensorflow.core.framework import types_pb2
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import elwc, requests, typed, writing
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.export.inputs import Inputs
 from tfrank_sel.export.saved_model import read_manifest
+from tfrank_sel.refusals import received
 from tfrank_sel.serving import input_features, transports
 from tfrank_sel.serving.status import SESSION, Code, ServingError, check_session
 
@@ -75,15 +77,13 @@ class Ranker(Checked):
         self._transport = transports.connect(address, model_name, timeout, authority)
 
     @functools.cached_property
-    def takes(self) -> input_features.InputFeatures:
-        """The features that the model takes, as the server and the manifest declare them."""
-        takes = input_features.of_model(self._transport.signature("predict"), self._manifest)
-        if takes.num_features is None and not takes.features:
-            raise self._refused(
-                "must have a signature `predict`, or be asked with its manifest. "
-                "Received: no such signature"
-            )
-        return takes
+    def takes(self) -> Inputs:
+        """The inputs of the model, as the server and the manifest declare them."""
+        inputs = input_features.of_model(self._transport.signature("predict"), self._manifest)
+        if inputs is None:
+            expected = "must have a signature `predict`, or be asked with its manifest"
+            raise self._refused(received(expected, "no such signature"))
+        return inputs
 
     def num_features(self) -> int:
         """Returns the number of features of an item, as the server declares it.
@@ -91,11 +91,7 @@ class Ranker(Checked):
         Raises:
             ServingError: If the server cannot be reached or the model takes no packed features.
         """
-        found = self.takes.num_features
-        if found is None:
-            names = ", ".join(self.takes.features)
-            raise self._refused(f"takes named features: {names}. Received: packed features")
-        return found
+        return self._spec().num_features
 
     def rank(
         self,
@@ -134,10 +130,10 @@ class Ranker(Checked):
             check_session(session)
         if not isinstance(items, Mapping) and len(items) == 0:
             return []
-        is_packed = isinstance(items, np.ndarray) or (
+        has_no_names = isinstance(items, np.ndarray) or (
             isinstance(items, Sequence) and not isinstance(items[0], Mapping)
         )
-        serialized = self._packed if is_packed else self._named
+        serialized = self._packed if has_no_names else self._named
         example, size = serialized(items, doc_ids, query)
         inputs = {
             "examples": np.array([example], np.object_),
@@ -151,14 +147,21 @@ class Ranker(Checked):
             for rank, doc_id, score in zip(ranks[mask], ids[mask], scores[mask], strict=True)
         ]
 
+    def _spec(self) -> FeatureSpec:
+        inputs = self.takes
+        if inputs.packed is None:
+            expected = f"takes named features: {', '.join(inputs.types)}"
+            raise self._refused(received(expected, "packed features"))
+        return inputs.packed
+
     def _packed(
         self, items: Any, doc_ids: Sequence[str] | None, query: Mapping[str, Any] | None
     ) -> tuple[bytes, int]:
-        num_features = self.num_features()
+        spec = self._spec()
         if query is not None:
-            wanted = f"takes {num_features} packed features of items"
-            raise self._refused(f"{wanted}. Received: also named features of the query")
-        spec = FeatureSpec(**{**self._manifest, "num_features": np.shape(items)[-1]})
+            expected = f"takes {spec.num_features} packed features of items"
+            raise self._refused(received(expected, "also named features of the query"))
+        spec = dataclasses.replace(spec, num_features=np.shape(items)[-1])
         names = range(len(items)) if doc_ids is None else doc_ids
         octets = [str(name).encode() for name in names]
         return elwc.serialize(items, spec, doc_ids=octets), len(items)
@@ -166,16 +169,15 @@ class Ranker(Checked):
     def _named(
         self, items: Any, doc_ids: Sequence[str] | None, query: Mapping[str, Any] | None
     ) -> tuple[bytes, int]:
-        takes = self.takes
-        if not takes.features:
-            wanted = f"takes packed features, an array of shape [list_size, {takes.num_features}]"
-            raise self._refused(f"{wanted}. Received: named features")
-        one = requests.item_list(
-            items, takes.features, query=query, doc_ids=doc_ids, doc_id=takes.doc_id
-        )
-        named = {takes.doc_id: one.doc_ids, **typed.values(one, takes.features)}
-        kinds = typed.list_features(takes.features, takes.doc_id)
-        return writing.serialize_elwc(named, kinds), len(one.doc_ids)
+        types, doc_id, packed = self.takes.types, self.takes.doc_id, self.takes.packed
+        if packed is not None:
+            shape = f"[list_size, {packed.num_features}]"
+            expected = f"takes packed features, an array of shape {shape}"
+            raise self._refused(received(expected, "named features"))
+        one = requests.item_list(items, types, query=query, doc_ids=doc_ids, doc_id=doc_id)
+        values = {doc_id: one.doc_ids, **typed.values(one, types)}
+        kinds = typed.list_features(types, doc_id)
+        return writing.serialize_elwc(values, kinds), len(one.doc_ids)
 
     def _refused(self, reason: str) -> ServingError:
         message = f"Model {self._transport.model_name} {reason}"

@@ -28,6 +28,7 @@ from tfrank_sel.features import (
     Timestamp,
     Vector,
 )
+from tfrank_sel.refusals import received
 from tfrank_sel.spelling import spelled
 
 _FRAME = 16  # octets around a record
@@ -108,8 +109,8 @@ def _values(features: Iterable[_Features]) -> Iterator[tuple[str, str, Sequence[
     """Yields name, kind and values of each feature with a value."""
     for name, feature in (pair for one in features for pair in one.items()):
         kind = feature.WhichOneof("kind")
-        if kind is not None and (known := getattr(feature, kind).value):
-            yield name, kind, known
+        if kind is not None and (values := getattr(feature, kind).value):
+            yield name, kind, values
 
 
 def mismatch(record: bytes, parser: RecordParser, wanted: ListFeatures) -> str:
@@ -119,17 +120,17 @@ def mismatch(record: bytes, parser: RecordParser, wanted: ListFeatures) -> str:
     except (message.DecodeError, *Unreadable):
         return ""
     for kinds, features in ((wanted.items, items), (wanted.context, [context])):
-        for name, kind, known in _values(features):
+        for name, kind, values in _values(features):
             size = tf.TensorShape(getattr(kinds.get(name), "shape", [])).num_elements()
             is_fixed = isinstance(kinds.get(name), tf.io.FixedLenFeature)
             if name in kinds and (
-                DTYPES[kind] != kinds[name].dtype or (is_fixed and size != len(known))
+                DTYPES[kind] != kinds[name].dtype or (is_fixed and size != len(values))
             ):
                 count = (
                     f"{size} of type {kinds[name].dtype.name}" if is_fixed else kinds[name].dtype
                 )
                 rule = f"{name!r} must be {count} in all items, as in the first"
-                return f"{rule}. Received: {list(known)[:4]} of type {DTYPES[kind].name}"
+                return received(rule, f"{list(values)[:4]} of type {DTYPES[kind].name}")
     return ""
 
 
@@ -148,11 +149,11 @@ def records(path: str) -> Iterator[bytes]:
             yield record.numpy()
     except (tf.errors.OpError, OSError) as error:
         reason = str(error) if isinstance(error, OSError) else first_line(error)
-        raise InputError(path, f"expected a readable TFRecord file. Received: {reason}") from error
+        raise InputError(path, received("expected a readable TFRecord file", reason)) from error
     # TensorFlow ignores a truncated record whose length is not complete.
     if not is_compressed and octets != os.path.getsize(near):
-        wanted = "expected a readable TFRecord file"
-        raise InputError(path, f"{wanted}. Received: {octets} octets of records, and more")
+        read = f"{octets} octets of records, and more"
+        raise InputError(path, received("expected a readable TFRecord file", read))
 
 
 def first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
@@ -265,27 +266,24 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     )
     if not names:
         reason = "expected a feature of numbers, or the type of each feature"
-        raise InputError(place, f"{reason}. Received: {sorted({*items, *context})}")
-    types = columns.types or {name: Number() for name in names}
-    wanted = [(name, items) for role, name in columns.measures.items() if role != "list_weight"]
-    wanted += [(name, context if x.of == "query" else items) for name, x in types.items()]
-    wanted += [(name, context) for name in columns.context]
+        raise InputError(place, received(reason, sorted({*items, *context})))
+    sizes = {name: size for name, (_, size) in items.items()}
+    types = columns.types or {name: _numbers_of(sizes.get(name, 1)) for name in names}
+    required = [(name, items) for role, name in columns.measures.items() if role != "list_weight"]
+    required += [(name, context if x.of == "query" else items) for name, x in types.items()]
+    required += [(name, context) for name in columns.context]
     if columns.list_weight is not None:
-        wanted.append((columns.list_weight, context))
-    for name, found in wanted:
-        if name not in found:
-            where = "the items" if found is items else "the query"
-            reason = f"expected {name!r} in {where}. Received: {sorted(found)}"
-            raise InputError(place, reason)
+        required.append((columns.list_weight, context))
+    for name, kinds_there in required:
+        if name not in kinds_there:
+            where = "the items" if kinds_there is items else "the query"
+            raise InputError(place, received(f"expected {name!r} in {where}", sorted(kinds_there)))
     for name, feature in types.items():
         kind, _ = (context if feature.of == "query" else items)[name]
         if kind == "bytes_list" and feature.numbers(name):
-            raise InputError(place, f"expected numbers in {name!r}. Received: bytes")
-    return Schema(
-        columns.types or {name: _numbers_of(items[name][1]) for name in names},
-        {name: context[name][0] != "bytes_list" for name in columns.context},
-        columns,
-    )
+            raise InputError(place, received(f"expected numbers in {name!r}", "bytes"))
+    of_query = {name: context[name][0] != "bytes_list" for name in columns.context}
+    return Schema(types, of_query, columns)
 
 
 def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Batch | Rejected]:
@@ -313,9 +311,9 @@ def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Batch |
                 try:
                     yield parse([one])
                 except Unreadable as error:
-                    reason = f"a record must be {parser.name}, and text UTF-8. "
-                    reason += f"Received: {first_line(error)}"
-                    reason = mismatch(one[1], parser, features) or reason
+                    expected = f"a record must be {parser.name}, and text UTF-8"
+                    reason = mismatch(one[1], parser, features)
+                    reason = reason or received(expected, first_line(error))
                     yield Rejected(path, "record", one[0], reason)
 
 
@@ -371,9 +369,9 @@ def _rows(
     features = np.concatenate(numbers or [np.empty([len(queries), 0], np.float32)], axis=1)
     matrix = np.concatenate(texts, axis=1) if texts else None
 
-    def received(name: str, row: int) -> Any:
-        found = of_items(name)[row].tolist()
-        return None if found == MISSING_INTEGER else found
+    def stored(name: str, row: int) -> Any:
+        value = of_items(name)[row].tolist()
+        return None if value == MISSING_INTEGER else value
 
     return Rows(
         place,
@@ -384,7 +382,7 @@ def _rows(
         {},
         matrix,
         rows.weights(measures),
-        rows.faults(schema, measures, features, matrix, received),
+        rows.faults(schema, measures, features, matrix, stored),
     )
 
 
@@ -396,7 +394,7 @@ def list_features(found: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:
         schema: Schema of the lists.
     """
     (kinds, of_query), columns = found, schema.columns
-    default = None if schema.types is not None else 0
+    default = None if schema.types else 0
     items, context = dict[str, Any](), dict[str, Any]()
     for name, feature in schema.features.items():
         into, known = (context, of_query) if feature.of == "query" else (items, kinds)

@@ -235,7 +235,7 @@ def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
     for place, schema in schemas.items():
         check(place, schema.names, [*columns.required, *(columns.features or free)])
         fits(place, schema, columns)
-        for name in () if columns.types is not None else columns.features:
+        for name in () if columns.types else columns.features:
             kind = schema.field(name).type
             if not arrays.accepts(kind, Number()) or arrays.is_text(arrays.plain_type(kind)):
                 reason = f"expected numbers in the column {name!r}"
@@ -264,7 +264,7 @@ def fits(place: str, schema: Any, columns: Columns) -> None:
         schema: Its Arrow schema.
         columns: Names of the parts.
     """
-    types = columns.types or {}
+    types = columns.types
     roles = dict.fromkeys((columns.query, columns.doc_id), TEXT)
     roles |= dict.fromkeys(columns.measures.values(), NUMBER)
     check_types(place, schema, roles | {x: (f"of type {y.type}", y) for x, y in types.items()})

@@ -233,7 +233,7 @@ class JsonlReader(LineReader, TableReader):
                 yield from ((part.path, number, x) for number, x in each)
 
     def _table(self, found: list[dict[str, Any]], names: Sequence[str]) -> Any:
-        types = self.columns.types or {}
+        types = self.columns.types
         lists = [x for x in names if isinstance(types.get(x), Set | Vector)]
         return arrow().table(
             {x: array([one.get(x) for one in found], may_be_lists=x in lists) for x in names}

@@ -4,18 +4,19 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.arguments import Checked
 from tfrank_sel.data import stores, typed
-from tfrank_sel.data.formats import Columns
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.schema import Schema
+from tfrank_sel.export.inputs import Inputs
 from tfrank_sel.export.saved_model import read_manifest
-from tfrank_sel.features import Feature, Vector, of_config
+from tfrank_sel.features import REFUSE, Feature, Number, Vector
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
+from tfrank_sel.refusals import received, refusal
 
 _MASK = "mask"
 
@@ -59,16 +60,14 @@ class SavedScorer:
         try:
             self._loaded = tf.saved_model.load(stores.near_folder(folder))
         except Exception as error:  # whatever a damaged file makes of TensorFlow
-            raise InputError(folder, f"expected a SavedModel. Received: {error}") from None
-        found = self._loaded.signatures["predict"].structured_input_signature[1]
-        wanted, received = (
-            {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(kinds.items())}
-            for kinds in (inputs, found)
+            raise InputError(folder, received("expected a SavedModel", error)) from None
+        of_model = self._loaded.signatures["predict"].structured_input_signature[1]
+        of_lists, taken = (
+            {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(specs.items())}
+            for specs in (inputs, of_model)
         )
-        if received != wanted:
-            raise ValueError(
-                f"{folder} must take the features of the lists, {wanted}. Received: {received}"
-            )
+        if taken != of_lists:
+            raise refusal(f"{folder} must take the features of the lists, {of_lists}", taken)
         self._arguments = folder, inputs
 
     @property
@@ -89,34 +88,32 @@ class SavedScorer:
         folder, inputs = self._arguments
         signatures = self._loaded.signatures
         if "explain" not in signatures:
-            wanted = "expected a model with the signature `explain`: export it again"
-            raise InputError(folder, f"{wanted}. Received: {', '.join(signatures)}")
-        found = signatures["explain"]
-        [pair] = found.structured_input_signature[1].keys() - inputs.keys()
-        return lambda pairs, **lists: found(**lists, **{pair: pairs})
+            expected = "expected a model with the signature `explain`: export it again"
+            raise InputError(folder, received(expected, *signatures))
+        explain = signatures["explain"]
+        [pair] = explain.structured_input_signature[1].keys() - inputs.keys()
+        return lambda pairs, **lists: explain(**lists, **{pair: pairs})
 
     def __reduce__(self) -> tuple[type["SavedScorer"], tuple[Any, ...]]:
         return SavedScorer, self._arguments
 
 
 @dataclasses.dataclass(frozen=True)
-class Takes(Checked):
+class SavedInputs:
     """Input features of an exported model.
 
     Args:
         folder: Folder or URL of the SavedModel.
+        inputs: Its inputs, as its manifest describes them.
         names: Names of the numbers, in order, of a model with packed features; else empty.
-        types: Types of the features, in order, of a model with named features; else empty.
-        doc_id: Name of the item identifier.
     """
 
     folder: str
+    inputs: Inputs
     names: Sequence[str] = ()
-    types: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
-    doc_id: str = Columns.doc_id
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> "Takes":
+    def read(cls, folder: str | os.PathLike[str]) -> Self:
         """Reads the manifest of a model.
 
         Args:
@@ -131,19 +128,22 @@ class Takes(Checked):
         except InputError:
             raise
         except (OSError, ValueError) as error:
-            wanted = "expected the folder of a model from the step `export`"
-            raise InputError(place, f"{wanted}. Received: {error}") from error
-        found = manifest["features"]
-        if "types" in found:
-            types = {name: of_config(config) for name, config in found["types"].items()}
-            return cls(place, (), types, found["doc_id"])
-        if "num_features" not in found:
-            wanted = "expected a model with packed features, or with typed features"
-            raise InputError(place, f"{wanted}. Received: {', '.join(found)}")
+            expected = "expected the folder of a model from the step `export`"
+            raise InputError(place, received(expected, error)) from error
+        inputs = Inputs.of_description(manifest["features"])
+        if inputs is None:
+            expected = "expected a model with packed features, or with typed features"
+            raise InputError(place, received(expected, *manifest["features"]))
+        if inputs.packed is None:
+            return cls(place, inputs)
+        nameless = _nameless(inputs.packed.num_features)
         names = manifest.get("feature_names") or ()
-        if len(names) != found["num_features"]:
-            names = _nameless(found["num_features"])
-        return cls(place, names, {}, found["doc_id"])
+        return cls(place, inputs, names if len(names) == len(nameless) else nameless)
+
+    @property
+    def features(self) -> Mapping[str, Feature]:
+        """The features by name; packed ones are required numbers."""
+        return dict.fromkeys(self.names, Number(missing=REFUSE)) or self.inputs.types
 
     def columns(self, features: Mapping[str, Feature]) -> tuple[list[int], list[int]]:
         """Returns the indices of the model's inputs, in its order, in the numbers and texts of
@@ -155,41 +155,37 @@ class Takes(Checked):
         Raises:
             tfrank_sel.data.InputError: If the lists lack a feature, or a feature has another type.
         """
-        numbers = [x for name, feature in features.items() for x in feature.numbers(name)]
-        texts = [x for name, feature in features.items() for x in feature.texts(name)]
-        if not self.types:
-            return self._of_numbers(numbers, features), []
-        for name, feature in self.types.items():
+        model, lists = Schema(self.inputs.types), Schema(features)
+        if self.names:
+            return self._numbers(lists), []
+        for name, feature in model.features.items():
             if name not in features:
                 raise self._refused(f"{name}, which they lack")
             if _stored(name, feature) != _stored(name, features[name]):
-                received = f"{name}, which is {features[name]} in them and {feature} in the model"
-                raise self._refused(received)
-        wanted = self.types.items()
-        return (
-            [numbers.index(x) for name, feature in wanted for x in feature.numbers(name)],
-            [texts.index(x) for name, feature in wanted for x in feature.texts(name)],
-        )
+                raise self._refused(
+                    f"{name}, which is {features[name]} in them and {feature} in the model"
+                )
+        return [*map(lists.names.index, model.names)], [*map(lists.texts.index, model.texts)]
 
-    def _of_numbers(self, known: list[str], features: Mapping[str, Feature]) -> list[int]:
+    def _numbers(self, lists: Schema) -> list[int]:
         """Finds numbers by name, or by position if either the model or the lists have no names."""
-        lacking = [name for name in self.names if name not in known]
+        numbers = lists.names
+        lacking = [name for name in self.names if name not in numbers]
         if not lacking:
-            for name, feature in features.items():
+            for name, feature in lists.features.items():
                 part = set(feature.numbers(name))
                 if 0 < len(part.intersection(self.names)) < len(part):
                     raise self._refused(f"{name}, which has {len(part)} numbers in them")
-            return [known.index(name) for name in self.names]
-        is_nameless = [names == _nameless(len(names)) for names in (list(self.names), known)]
-        if not any(is_nameless):
+            return [numbers.index(name) for name in self.names]
+        if all(names != _nameless(len(names)) for names in ([*self.names], numbers)):
             raise self._refused(f"{lacking[0]}, which they lack")
-        if len(known) != len(self.names):
-            raise self._refused(f"{len(self.names)} numbers, and {len(known)} in them")
-        return list(range(len(known)))
+        if len(numbers) != len(self.names):
+            raise self._refused(f"{len(self.names)} numbers, and {len(numbers)} in them")
+        return list(range(len(numbers)))
 
-    def _refused(self, received: str) -> InputError:
-        wanted = "the lists must have the features of the model"
-        return InputError(self.folder, f"{wanted}. Received: {received}")
+    def _refused(self, of_lists: str) -> InputError:
+        expected = "the lists must have the features of the model"
+        return InputError(self.folder, received(expected, of_lists))
 
 
 class RecordScorer:
@@ -207,9 +203,8 @@ class RecordScorer:
     """
 
     def __init__(self, folder: str, features: Mapping[str, Feature]) -> None:
-        self.folder, self._takes = folder, Takes.read(folder)
-        self._numbers, self._texts = self._takes.columns(features)
-        self._structure = typed.structure(self._takes.types)
+        self.folder, self._model = folder, SavedInputs.read(folder)
+        self._numbers, self._texts = self._model.columns(features)
         self._features = features
 
     @property
@@ -219,17 +214,16 @@ class RecordScorer:
 
     def moved(self, folder: str) -> None:
         """Follows the model, which is not loaded again, to the new name of its folder."""
-        self.folder, self._takes = folder, dataclasses.replace(self._takes, folder=folder)
+        self.folder, self._model = folder, dataclasses.replace(self._model, folder=folder)
 
     @functools.cached_property
     def _score(self) -> SavedScorer:
         """The model, loaded at first use, so that this object can be sent to workers."""
-        inputs = {spec.name: spec for spec in self._structure.values()}
-        if not inputs:
-            inputs["features"] = tf.TensorSpec([None, None, len(self._numbers)], tf.float32)
+        structure = self._model.inputs.structure() or {}
+        inputs = {spec.name: spec for spec in structure.values()}
         inputs[_MASK] = tf.TensorSpec([None, None], tf.bool)
         with tf.init_scope():  # a graph may be under construction
-            return SavedScorer(self._takes.folder, inputs)
+            return SavedScorer(self._model.folder, inputs)
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return self._score(self._taken(inputs))
@@ -244,9 +238,9 @@ class RecordScorer:
         """Returns the names of the features of items, and their contributions to the difference of
         two scores of each list, `[batch_size, num_features]`: see `tfrank_sel.models.explain`.
         """
-        found = self._score.explain(pairs, **self._taken(inputs))
-        names = self._takes.names or [x.decode() for x in found["features"][0].numpy()]
-        return names, found["contributions"].numpy()
+        outputs = self._score.explain(pairs, **self._taken(inputs))
+        names = self._model.names or [x.decode() for x in outputs["features"][0].numpy()]
+        return names, outputs["contributions"].numpy()
 
     def _taken(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The inputs of the signature `predict`."""
@@ -254,10 +248,9 @@ class RecordScorer:
         taken = {"features": tf.gather(inputs["features"], numbers, axis=2)}
         if self._texts:
             taken["texts"] = tf.gather(inputs["texts"], self._texts, axis=2)
-        if self._structure:
-            named = typed.named(taken, self._takes.types)
-            taken = {self._structure[name].name: value for name, value in named.items()}
-        return {**taken, _MASK: inputs[_MASK]}
+        model = self._model.inputs
+        named = typed.named(taken, model.types)
+        return {**{model.names[x]: value for x, value in named.items()}, _MASK: inputs[_MASK]}
 
     def __reduce__(self) -> tuple[type["RecordScorer"], tuple[Any, ...]]:
         return RecordScorer, (self.folder, self._features)

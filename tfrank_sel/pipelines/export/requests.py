@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import data, export as exports
-from tfrank_sel.data import elwc, packed, typed, writing
+from tfrank_sel.data import packed, typed, writing
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.ingestion import stored_lists
@@ -37,17 +37,9 @@ def first_lists(shards: Sequence[str], schema: Schema, count: int) -> list[bytes
 
 def request(item_list: data.ItemList, schema: Schema) -> bytes:
     """Returns a list as a request, an `ExampleListWithContext`: see `first_lists`."""
-    spec, types = schema.spec, schema.types
-    if types is None:
-        return elwc.serialize(
-            item_list.features,
-            spec,
-            labels=item_list.labels,
-            doc_ids=[doc_id.encode() for doc_id in item_list.doc_ids],
-            query_id=item_list.query_id.encode(),
-        )
-    values = {spec.doc_id: item_list.doc_ids, **typed.values(item_list, types)}
-    return writing.serialize_elwc(values, typed.list_features(types, spec.doc_id))
+    doc_id = schema.spec.doc_id
+    values = {doc_id: item_list.doc_ids, **typed.values(item_list, schema.served)}
+    return writing.serialize_elwc(values, typed.list_features(schema.served, doc_id))
 
 
 def rest_request(item_list: data.ItemList, schema: Schema) -> str:
@@ -61,19 +53,14 @@ def rest_request(item_list: data.ItemList, schema: Schema) -> str:
         schema: Schema of the list.
     """
     example = request(item_list, schema)
-    arrays = {name: x.numpy() for name, x in _dense([example], schema).items()}
+    inputs = exports.dense_inputs(tf.constant([example]), schema)
+    arrays = {name: x.numpy() for name, x in inputs.items()}
     if any(x.dtype.kind == "f" and np.isnan(x).any() for x in arrays.values()):
         examples = [{"b64": base64.b64encode(example).decode()}]
         body = {"signature_name": "rank_top_k", "inputs": {"examples": examples, "k": [10]}}
         return json.dumps(body, indent=1) + "\n"
     lines = [f"  {json.dumps(name)}: {json.dumps(_plain(x))}" for name, x in arrays.items()]
     return '{\n "signature_name": "predict",\n "inputs": {\n' + ",\n".join(lines) + "\n }\n}\n"
-
-
-def _dense(examples: Sequence[bytes], schema: Schema) -> dict[str, tf.Tensor]:
-    """The inputs of the signature `predict`, by name."""
-    taken, doc_id = schema.types or schema.spec, schema.spec.doc_id
-    return exports.dense_inputs(tf.constant(examples), taken, doc_id=doc_id)
 
 
 def _plain(array: np.ndarray) -> list[object]:
@@ -117,7 +104,8 @@ def infra_validate(
     mask = parsed["mask"].numpy()
     expected = model(stored_lists.inputs(parsed, spec)).numpy()
     signatures = exported.signatures
-    examples, dense = tf.constant(requests), _dense(requests, schema)
+    examples = tf.constant(requests)
+    dense = exports.dense_inputs(examples, schema)
     served = {
         "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),
         "predict": signatures["predict"](**dense)["scores"].numpy(),

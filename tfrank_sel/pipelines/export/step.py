@@ -64,9 +64,8 @@ def export(
             step.tell(f"scores are expected labels: {method}")
         exports.export(
             ours.model,
-            schema.types or schema.spec,
+            schema,
             saved_model,
-            doc_id=schema.spec.doc_id,
             examples=first_lists(held_out.shards, schema, WARM_UP_LISTS),
             metadata={
                 "metrics": {name: x.ours for name, x in evaluation.overall.items()},
@@ -91,9 +90,10 @@ def export(
     # the first list with two different labels
     lists = stored_lists.lists(test.shards, schema.spec)
     first = next(x for x in lists if x.labels.min() < x.labels.max())
-    one_query = "one_query.txt" if schema.types is None else "one_query.jsonl"
-    text = letor.text(first) if schema.types is None else typed.text(first, schema.types)
-    folders.write_text(folder / one_query, text)
+    if schema.types is None:
+        folders.write_text(folder / "one_query.txt", letor.text(first))
+    else:
+        folders.write_text(folder / "one_query.jsonl", typed.text(first, schema.types))
     folders.write_text(folder / folders.REQUEST, rest_request(first, schema))
     return exported
 

@@ -92,7 +92,7 @@ def corrected(
 def _numbers(inputs: InputFiles) -> set[str]:
     """The columns that are read as numbers if they are of text, too."""
     of_query = inputs.schema().context if inputs.columns.context else {}
-    named = () if inputs.columns.types is not None else inputs.columns.features
+    named = () if inputs.columns.types else inputs.columns.features
     return {*named, *(name for name, is_number in of_query.items() if is_number)}
 
 

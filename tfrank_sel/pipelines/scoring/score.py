@@ -18,14 +18,14 @@ from tfrank_sel import data
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.features import REFUSE, Feature, Number
+from tfrank_sel.features import REFUSE, Feature
 from tfrank_sel.locks import held
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration.data import Data
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
-from tfrank_sel.pipelines.evaluation.saved import RecordScorer, Takes
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer, SavedInputs
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import InputFiles, expand
@@ -135,20 +135,22 @@ def inputs(
             files have different formats, or a name has two roles.
         ValueError: If there is no such format.
     """
-    taken = [Takes.read(model) for model in models]
+    taken = [SavedInputs.read(model) for model in models]
+    first = taken[0]
     sources = expand(files)
     reader = formats.reader([source.path for source in sources], None, named.format)
-    is_typed = any(model.types for model in taken)
-    # All numbers of records and LETOR files are read, and each model selects its own.
-    is_named = is_typed or isinstance(reader, TableReader)
+    features: Sequence[str] | Mapping[str, Feature] = _features(taken)
+    if all(model.names for model in taken):  # finite numbers need no types
+        # All numbers of records and LETOR files are read, and each model selects its own.
+        features = tuple(features) if isinstance(reader, TableReader) else ()
     try:
         columns = Columns(
             named.query,
             label,
-            doc_id or taken[0].doc_id,
-            _features(taken, is_typed) if is_named else (),
+            doc_id or first.inputs.doc_id,
+            features,
             tuple(named.slice_by),
-            len(taken[0].names) or None,
+            len(first.names) or None,
         )
     except ValueError as error:  # a name has two roles
         raise InputError(sources[0].path, str(error)) from error
@@ -156,18 +158,15 @@ def inputs(
     return InputFiles(sources, columns, shares, most, named.adjacent, named.format)
 
 
-def _features(models: Sequence[Takes], is_typed: bool) -> Sequence[str] | Mapping[str, Feature]:
+def _features(models: Sequence[SavedInputs]) -> Mapping[str, Feature]:
     """The features of all models; a feature is required if one of the models requires it."""
-    if not is_typed:
-        return tuple(dict.fromkeys(name for model in models for name in model.names))
-    features: dict[str, Any] = {}
-    for model in sorted(models, key=lambda model: not model.types):
-        types = model.types or dict.fromkeys(model.names, Number(missing=REFUSE))
-        for name, feature in types.items():
-            first = features.setdefault(name, feature)
-            if first.numbers(name) and not feature.may_be_missing:
-                features[name] = dataclasses.replace(first, missing=REFUSE)
-    return features
+    merged: dict[str, Any] = {}
+    for model in sorted(models, key=lambda model: bool(model.names)):
+        for name, feature in model.features.items():
+            earlier = merged.setdefault(name, feature)
+            if earlier.numbers(name) and not feature.may_be_missing:
+                merged[name] = dataclasses.replace(earlier, missing=REFUSE)
+    return merged
 
 
 @dataclasses.dataclass(frozen=True)

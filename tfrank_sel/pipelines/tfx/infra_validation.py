@@ -142,7 +142,7 @@ def check(server: Server, asked: list[bytes], layout: Schema, most_milliseconds:
     with grpc.insecure_channel(server.grpc) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         for example in asked:
-            inputs = export.dense_inputs(tf.constant([example]), layout.types or layout.spec)
+            inputs = export.dense_inputs(tf.constant([example]), layout)
             expected = loaded.signatures["predict"](**inputs)["scores"].numpy()
             began = time.perf_counter()
             scores = _by_grpc(stub, example)

@@ -74,11 +74,8 @@ class SequenceSchema(Schema):
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs of the signature `predict` of the model, by name."""
-        packed = stored_lists.inputs_spec(self.spec)
-        if self.types is None:
-            return packed
-        named = typed.structure(self.types).values()
-        return {**{spec.name: spec for spec in named}, "mask": packed["mask"]}
+        mask = stored_lists.inputs_spec(self.spec)["mask"]
+        return {**{x.name: x for x in typed.structure(self.served).values()}, "mask": mask}
 
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
         """Reads a batch of serialized lists: each feature as a server is sent it, sets padded, and
@@ -117,13 +114,10 @@ class SequenceSchema(Schema):
 
     def named(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns a batch of serialized lists as inputs of `predict`, and the labels."""
-        if self.types is None:
-            inputs, labels, *_ = self.inputs(serialized)
-            return inputs, labels
-        parsed = self.parse(serialized)
-        named = typed.structure(self.types).items()
-        values = {spec.name: parsed[name] for name, spec in named}
-        return {**values, "mask": parsed["mask"]}, self._measured(parsed)[0]
+        inputs, labels, *_ = self.inputs(serialized)
+        values, specs = typed.named(inputs, self.served), typed.structure(self.served)
+        named = {spec.name: values[name] for name, spec in specs.items()}
+        return {**named, "mask": inputs["mask"]}, labels
 
     def _measured(self, parsed: Mapping[str, Any]) -> list[tf.Tensor]:
         """Labels, and weights if there are any."""

@@ -69,7 +69,7 @@ def _export(
         saved_model = os.path.join(folder, "model")
         export.export(
             model,
-            layout.types or layout.spec,
+            layout,
             saved_model,
             examples=warm_up,
             metadata={"feature_names": layout.names},

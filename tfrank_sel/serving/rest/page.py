@@ -13,12 +13,13 @@ from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import input_pb2, predict_pb2
 
+from tfrank_sel.data.schema import Columns
+from tfrank_sel.export.inputs import Inputs
 from tfrank_sel.export.saved_model import MANIFEST, read_manifest
 from tfrank_sel.serving import input_features
 from tfrank_sel.serving.engine import warmup
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import Model, per_model
-from tfrank_sel.serving.input_features import InputFeatures
 from tfrank_sel.serving.status import ServingError
 
 EXAMPLES = 3
@@ -40,38 +41,55 @@ def _told(core: ServerCore, name: str) -> dict[str, Any]:
         with core.acquire(name, None, None) as model:
             return _of_model(model)
     except (ServingError, OSError, ValueError):
-        return {**InputFeatures(None, {}).config(), "signatures": [], "examples": []}
+        return {**_inputs(None), "signatures": [], "examples": []}
 
 
 @per_model
 def _of_model(model: Model) -> dict[str, Any]:
     signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
-    features = read_manifest(model.path)["features"] if (model.path / MANIFEST).exists() else {}
-    takes = input_features.of_model(signature, features)
-    examples = list(itertools.islice(_examples(model, takes), EXAMPLES))
-    return {**takes.config(), "signatures": sorted(model.signatures), "examples": examples}
+    is_described = (model.path / MANIFEST).exists()
+    description = read_manifest(model.path)["features"] if is_described else {}
+    inputs = input_features.of_model(signature, description)
+    examples = [] if inputs is None else itertools.islice(_examples(model, inputs), EXAMPLES)
+    return {
+        **_inputs(inputs),
+        "signatures": sorted(model.signatures),
+        "examples": list(examples),
+    }
 
 
-def _examples(model: Model, takes: InputFeatures) -> Iterator[dict[str, Any]]:
+def _inputs(inputs: Inputs | None) -> dict[str, Any]:
+    """The features of a model as JSON-ready values, with the name of the `input` of each."""
+    if inputs is None:
+        return {"num_features": None, "features": {}, "mask": "mask", "doc_id": Columns.doc_id}
+    packed, types = inputs.packed, inputs.types if inputs.packed is None else {}
+    return {
+        "num_features": packed and packed.num_features,
+        "features": {x: {**y.config(), "input": inputs.names[x]} for x, y in types.items()},
+        "mask": inputs.mask,
+        "doc_id": inputs.doc_id,
+    }
+
+
+def _examples(model: Model, inputs: Inputs) -> Iterator[dict[str, Any]]:
     """The first lists of the warm-up requests: `inputs` by name, and `ids` of the items if known.
 
     An integer is a string, because numbers in JavaScript have 53 bits; null is NaN.
     """
     ids: list[str] = []
-    kinds = takes.config()["features"].values()
-    of_query = {kind["input"] for kind in kinds if kind["of"] == "query"}
+    of_query = {inputs.names[x] for x, y in inputs.types.items() if y.of == "query"}
     for log in warmup.read(model.path / warmup.PATH):
         request = log.predict_log.request
         if request.model_spec.signature_name == "serving_default":  # precedes the same list's
-            ids = _ids(request, takes.doc_id)
+            ids = _ids(request, inputs.doc_id)
         if request.model_spec.signature_name != _SIGNATURE:
             continue
         arrays = {name: tf.make_ndarray(proto)[:1] for name, proto in request.inputs.items()}
-        arrays.pop(takes.mask, None)
-        inputs = {
+        arrays.pop(inputs.mask, None)
+        values = {
             name: _values(x if name in of_query else x[:, :ITEMS])[0] for name, x in arrays.items()
         }
-        yield {"inputs": inputs, "ids": ids[:ITEMS]}
+        yield {"inputs": values, "ids": ids[:ITEMS]}
 
 
 def _ids(request: predict_pb2.PredictRequest, doc_id: str) -> list[str]:
