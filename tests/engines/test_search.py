@@ -32,7 +32,7 @@ def java(engine: str, program: str, x: np.ndarray, folder: pathlib.Path, *argume
 def test_solr_ranks_each_list_in_the_order_of_the_model(tmp_path):
     random = np.random.default_rng(0)
     model, path = trees(random, count=30), tmp_path / "model.json"
-    export.search_engine(model, path, "solr", FEATURES)
+    export.search_engine(model, path, "solr", FEATURES, missing=None)
     core = tmp_path / "ranker"
     shutil.copytree(HERE / "solr", core / "conf")
     (core / "core.properties").write_text("name=ranker")
