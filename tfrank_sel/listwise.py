@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
@@ -125,7 +126,8 @@ class Listwise(Named, abc.ABC):
 
     def of_positions(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         """Reads positions of sequences as lists, where the formula takes indices."""
-        if not self.takes_classes:
+        is_flat = isinstance(y_pred, np.ndarray) and y_pred.ndim != 3  # without a copy
+        if is_flat or not self.takes_classes:
             return y_true, y_pred, sample_weight
         return class_labels.of_positions(y_true, y_pred, sample_weight)
 

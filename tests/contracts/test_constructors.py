@@ -42,6 +42,7 @@ EXAMPLES: dict[type, Arguments] = {
         for case in FORMULAS
     },
     links.CompositeSoftmax: {"scaling": links.Exp()},
+    losses.CatalogueLoss: {"loss": losses.SoftmaxLoss()},
     **{
         cls: {}
         for cls in (

@@ -101,31 +101,33 @@ def of_positions(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any
         The arguments with one axis for both `batch_size` and `length`; unchanged if they are not
         sequences. The index is -1 where the Keras mask of `y_pred` is False.
     """
-    if any(isinstance(x, tf.RaggedTensor) for x in (y_true, y_pred)):
-        return y_true, y_pred, sample_weight
-    scores, indices = tf.convert_to_tensor(y_pred), tf.convert_to_tensor(y_true)
+    given = y_true, y_pred, sample_weight
+    if any(isinstance(x, tf.RaggedTensor) for x in given):
+        return given
+    scores = tf.convert_to_tensor(y_pred)
     shape = scores.shape
-    is_sequence = shape.rank == 3 and shape[2] != 1 and indices.dtype.is_integer
-    if (
-        not is_sequence
-        or indices.shape.rank != 2
-        or not indices.shape.is_compatible_with(shape[:2])
-    ):
-        return y_true, y_pred, sample_weight
+    if shape.rank != 3 or shape[2] == 1:
+        return given
+    indices = tf.convert_to_tensor(y_true)
+    weights = tf.convert_to_tensor(1.0 if sample_weight is None else sample_weight)
+    of_position = [*shape[:2]]
+    allowed = [[], shape[:1], [*shape[:1], 1], of_position, [*of_position, 1], shape]
+    if not indices.dtype.is_integer or indices.shape.rank != 2:
+        return given
+    if not indices.shape.is_compatible_with(of_position):
+        return given
+    if not any(weights.shape.is_compatible_with(x) for x in allowed):
+        return given
     indices = tf.cast(indices, tf.int32)
     if (mask := getattr(y_pred, "_keras_mask", None)) is not None:
         indices = tf.where(tf.cast(mask, tf.bool), indices, -1)
     of_all = tf.reshape(scores, [-1, shape[2] or tf.shape(scores)[2]])
-    indices = tf.reshape(indices, [-1])
-    if sample_weight is not None:
-        weights = tf.convert_to_tensor(sample_weight)
-        if weights.shape.rank == 3:
-            weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)), tf.shape(of_all))
-        else:
-            weights = weights if weights.shape.rank == 2 else weights[..., tf.newaxis]
-            weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)[:2]), [-1])
-        sample_weight = weights
-    return indices, of_all, sample_weight
+    if weights.shape.rank == 3:
+        weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)), tf.shape(of_all))
+    else:
+        weights = weights if weights.shape.rank == 2 else weights[..., tf.newaxis]
+        weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)[:2]), [-1])
+    return tf.reshape(indices, [-1]), of_all, None if sample_weight is None else weights
 
 
 def as_matrix(x: Tensor) -> Tensor:
