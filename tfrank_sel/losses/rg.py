@@ -43,15 +43,12 @@ class RGLoss(ListwiseLoss):
             weights = tf.ones(tf.shape(vectors)[:1], vectors.dtype)
         total = tf.reduce_sum(weights)
         shares = tf.math.divide_no_nan(weights, total)[:, tf.newaxis]
-        mean = tf.reduce_sum(shares * vectors, axis=0)
-        # about the mean: of vectors far from 0, the digits of their spread would be lost
-        centred = vectors - mean
-        covariance = tf.matmul(shares * centred, centred, transpose_a=True)
+        mean, covariance = _moments(vectors, shares)
         means = tf.linalg.matvec(states, mean)
         variances = tf.reduce_sum(states * tf.matmul(states, covariance), axis=1)
         there = (indices >= 0) & (indices < tf.shape(vectors)[0]) & (total > 0.0)
         places = tf.where(there, indices, 0)
-        over = tf.einsum("ck,cnk->cn", states, tf.gather(centred, places))
+        over = tf.einsum("ck,cnk->cn", states, tf.gather(vectors, places) - mean)
         gains = tf.where(there, self.gain(tf.ones_like(over)), 0.0)
         gain = tf.reduce_sum(gains, axis=1)
         log_total = tf.math.log(tf.where(total > 0.0, total, 1.0))
@@ -165,6 +162,26 @@ class RGCrossLoss(RGLoss):
         gains = _gains(self.gain, labels, mask)
         value, _ = _expansion(gains, scores, mask, weights)
         return value + _anchor(gains, scores, self.alpha, self.target)
+
+
+@tf.custom_gradient
+def _moments(vectors: Tensor, shares: Tensor) -> tuple[tuple[Tensor, Tensor], object]:
+    """Returns the mean and the covariance of vectors, `[count, size]`, of which shares sum to 1.
+
+    About the mean: of vectors far from 0, the digits of their spread would be lost otherwise. The
+    gradient of TensorFlow would keep five arrays of the size of the vectors; since the shares of
+    the centred vectors sum to 0, that of the covariance does not go through the mean.
+    """
+    mean = tf.reduce_sum(shares * vectors, axis=0)
+    centred = vectors - mean
+    covariance = tf.matmul(shares * centred, centred, transpose_a=True)
+
+    def gradient(of_mean: Tensor, of_covariance: Tensor) -> tuple[Tensor, None]:
+        both = of_covariance + tf.transpose(of_covariance)
+        centre = tf.reduce_sum(shares * vectors, axis=0)  # again, for second derivatives
+        return shares * (tf.matmul(vectors - centre, both) + of_mean), None
+
+    return (mean, covariance), gradient
 
 
 def _gains(gain: Callable[[Tensor], Tensor], labels: Tensor, mask: Tensor) -> Tensor:
