@@ -15,7 +15,7 @@ from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import packed, stores
 from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
-from tfrank_sel.refusals import refusal
+from tfrank_sel.refusals import received, refusal
 
 Files = Sequence[str | os.PathLike[str]]
 Parse = Callable[..., dict[str, Any]]
@@ -242,7 +242,7 @@ def _records(
     files: Files, shard: tuple[int, int], *, shuffles: bool = False, seed: int | None = None
 ) -> tf.data.Dataset:
     if isinstance(files, (str, bytes, os.PathLike)):
-        raise TypeError(f"`files` must be a sequence of files. Received: {files!r}")
+        raise TypeError(received("`files` must be a sequence of files", repr(files)))
     names, (index, count) = [os.fspath(file) for file in files], shard
     if not names:
         raise refusal("`files` must name at least one file", "none")

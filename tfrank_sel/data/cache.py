@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfrank_sel import kept
 from tfrank_sel.arguments import Checked
 from tfrank_sel.compilation import unconverted
+from tfrank_sel.refusals import received, refusal
 
 LABELS, WEIGHTS = "labels", "weights"
 INDEX = "index.npz"
@@ -92,8 +93,8 @@ class Cache(Checked):
         for name, kind in parts.items():
             size = items * kind.shape.num_elements() * kind.dtype.size
             if (got := (folder / name).stat().st_size) != size:
-                wanted = f"{folder / name}: must have {size} bytes, of {items} items"
-                raise ValueError(f"{wanted}. Received: {got} bytes")
+                expected = f"{folder / name}: must have {size} bytes, of {items} items"
+                raise refusal(expected, f"{got} bytes")
         return cache
 
     def batches(
@@ -129,16 +130,19 @@ class Cache(Checked):
         """
         edges = np.asarray(bucket_edges)
         if batch_size < 1 or self.sizes.max() > edges[-1]:
-            raise ValueError(
+            raise refusal(
                 "`batch_size` must be positive, and the last edge at least the longest list size, "
-                f"{self.sizes.max()}. Received: batch_size={batch_size}, bucket_edges={edges}"
+                f"{self.sizes.max()}",
+                batch_size=batch_size,
+                bucket_edges=edges,
             )
 
         index, shards = shard
         if not 0 <= index < shards <= batch_size:
-            raise ValueError(
-                "`shard` must be (index, count) with 0 <= index < count <= batch_size. "
-                f"Received: shard={shard}, batch_size={batch_size}"
+            raise refusal(
+                "`shard` must be (index, count) with 0 <= index < count <= batch_size",
+                shard=shard,
+                batch_size=batch_size,
             )
 
         def plan() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -259,7 +263,8 @@ class Cache(Checked):
                 items = row[: self.sizes[number] if number >= 0 else 0].data
                 place = int(self._starts[number]) * width
                 if os.preadv(file.fileno(), [items], place) < items.nbytes:
-                    raise OSError(f"{self.folder / name} must not change. Received: it ends early")
+                    expected = f"{self.folder / name} must not change"
+                    raise OSError(received(expected, "it ends early"))
         return values
 
 
@@ -276,7 +281,7 @@ def _write(
         files: dict[str, Any] = {}
         for inputs, *others in batches:
             if taken := {LABELS, WEIGHTS} & set(inputs):
-                raise ValueError(f"a part must have another name. Received: {sorted(taken)}")
+                raise refusal("a part must have another name", sorted(taken))
             mask = np.asarray(inputs["mask"])
             found = mask.sum(axis=1)
             sizes.append(found[found > 0])
@@ -289,5 +294,5 @@ def _write(
                     parts[name] = tf.TensorSpec(rows.shape[1:], rows.dtype)
                 files[name].write(rows.data)
     if not sum(map(len, sizes)):
-        raise ValueError("`batches` must have at least one list. Received: none")
+        raise refusal("`batches` must have at least one list", "none")
     return np.concatenate(sizes), parts

@@ -16,12 +16,13 @@ import numpy as np
 from tfrank_sel.data import decimals, lines
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, runs
 from tfrank_sel.locks import created
+from tfrank_sel.refusals import received, refusal
 
 # Lists are dense arrays: an index beyond this is a typing error, not a feature.
 MAX_FEATURES = 100_000
 
 _LINE = "`label qid:ID index:value ...`"
-_NO_LIST = f"expected lines of {_LINE}. Received: no list in the whole file"
+_NO_LIST = received(f"expected lines of {_LINE}", "no list in the whole file")
 _SHOWN = 1000  # maximum characters of a malformed line that are kept
 _TOO_LARGE = 2.0**128 - 2.0**103  # from here on, float32 rounds to infinity
 _DOC_ID = re.compile(rb"docid\s*=\s*(\S+)")
@@ -78,7 +79,7 @@ def scan(
         ValueError: If `num_features` is not in 1..100000.
     """
     if not 1 <= num_features <= MAX_FEATURES:
-        raise ValueError(f"`num_features` must be in 1..{MAX_FEATURES}. Received: {num_features}")
+        raise refusal(f"`num_features` must be in 1..{MAX_FEATURES}", num_features)
     seen: set[str] = set()
     for block in _blocks(path, start, stop):
         if isinstance(block, Rejected):
@@ -128,7 +129,7 @@ def num_features(path: str | pathlib.Path) -> int:
     if not any_list:
         raise InputError(str(path), _NO_LIST)
     if largest == 0:
-        raise InputError(str(path), "expected at least one feature. Received: lines without any")
+        raise InputError(str(path), received("expected at least one feature", "lines without any"))
     return largest
 
 
@@ -166,8 +167,8 @@ def text(item_list: ItemList) -> str:
     """
     for name in (item_list.query_id, *item_list.doc_ids):
         if name.split() != [name] or (name is item_list.query_id and "#" in name):
-            wanted = "an identifier must be one word, and a query identifier must not contain `#`"
-            raise ValueError(f"{wanted}. Received: {name!r}")
+            expected = "an identifier must be one word, and a query identifier must not contain `#`"
+            raise refusal(expected, repr(name))
     # 9 significant digits name a float32 exactly.
     template = " ".join(f"{i}:%.9g" for i in range(1, item_list.features.shape[1] + 1))
     rows = zip(item_list.labels, item_list.features.tolist(), item_list.doc_ids, strict=True)
@@ -222,7 +223,7 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
     try:
         with lines.opened(path, start, stop) as file:
             if not start and not file.peek(1):
-                raise InputError(path, f"expected lines of {_LINE}. Received: an empty file")
+                raise InputError(path, received(f"expected lines of {_LINE}", "an empty file"))
             text: Iterator[bytes] = iter(file)
             if path.endswith(".gz"):
                 text = lines.limited(path, gzip.GzipFile(fileobj=file))
@@ -232,19 +233,18 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
                 yield first.removeprefix(codecs.BOM_UTF8)
             yield from text
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise InputError(path, "expected a file. Received: no such file") from error
+        raise InputError(path, received("expected a file", "no such file")) from error
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(path, f"expected a readable file. Received: {error}") from error
+        raise InputError(path, received("expected a readable file", error)) from error
 
 
 def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[str, _Item]:
     label, query, body = (*content.split(None, 2), b"", b"")[:3]
     if not query.startswith(b"qid:") or query == b"qid:":
-        raise ValueError(f"expected {_LINE}. Received: {_shown(content)}")
+        raise refusal(f"expected {_LINE}", _shown(content))
     value = _number(label)
     if not 0.0 <= value < _TOO_LARGE:
-        wanted = "a label must be a finite number of at least 0"
-        raise ValueError(f"{wanted}. Received: {_shown(label)}")
+        raise refusal("a label must be a finite number of at least 0", _shown(label))
     found = _DOC_ID.search(comment)
     doc_id = _identifier(found[1]) if found else None
     return _identifier(query[4:]), _Item(number, line, value, body, doc_id)
@@ -328,15 +328,15 @@ def _row(body: bytes, num_features: int) -> np.ndarray:
     for word in body.split():
         name, _, number = word.partition(b":")
         if not name.isdigit() or not 1 <= int(name) <= num_features:
-            wanted = f"a feature must be `index:value`, its index in 1..{num_features}"
-            raise ValueError(f"{wanted}. Received: {_shown(word)}")
+            expected = f"a feature must be `index:value`, its index in 1..{num_features}"
+            raise refusal(expected, _shown(word))
         if int(name) in seen:
-            raise ValueError(f"a feature index must occur once. Received: {int(name)} again")
+            raise refusal("a feature index must occur once", f"{int(name)} again")
         seen.add(int(name))
         with np.errstate(over="ignore"):
             row[int(name) - 1] = _number(number)
         if not np.isfinite(row[int(name) - 1]):
-            raise ValueError(f"a feature must be a finite number. Received: {_shown(word)}")
+            raise refusal("a feature must be a finite number", _shown(word))
     return row
 
 
@@ -358,7 +358,7 @@ def _identifier(octets: bytes) -> str:
     try:
         return octets.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"an identifier must be UTF-8. Received: {_shown(octets)}") from error
+        raise refusal("an identifier must be UTF-8", _shown(octets)) from error
 
 
 def _shown(octets: bytes) -> str:

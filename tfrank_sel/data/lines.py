@@ -7,6 +7,7 @@ from typing import IO, Any
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.refusals import received
 
 PART = 64 << 20  # bytes for one worker
 COMPRESSED = (".gz", ".bz2", ".zst")
@@ -21,8 +22,8 @@ def check_utf8(path: str, head: bytes) -> None:
         head: Its first bytes.
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head[:2]:
-        reason = "expected text in UTF-8; save the file in this encoding"
-        raise InputError(path, f"{reason}. Received: UTF-16 or UTF-32")
+        expected = "expected text in UTF-8; save the file in this encoding"
+        raise InputError(path, received(expected, "UTF-16 or UTF-32"))
 
 
 def cuts(path: str) -> list[int]:
@@ -89,7 +90,7 @@ def limited(path: str, file: io.BufferedIOBase) -> Iterator[bytes]:
     """
     for line in iter(lambda: file.readline(PART + 1), b""):
         if len(line) > PART:
-            raise InputError(path, f"expected lines of at most {PART} bytes. Received: more")
+            raise InputError(path, received(f"expected lines of at most {PART} bytes", "more"))
         yield line
 
 

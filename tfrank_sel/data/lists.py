@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from tfrank_sel.arguments import Checked
+from tfrank_sel.refusals import refusal
 
 Piece = TypeVar("Piece")
 
@@ -63,9 +64,9 @@ class ItemList(Checked):
         parts = {name: x for name, x in vars(self).items() if name != "query_id" and x is not None}
         sizes = {name: len(x) for name, x in parts.items()}
         if self.features.ndim != 2 or len(set(sizes.values())) > 1:
-            raise ValueError(
-                "the parts of a list must describe the same items, and `features` have two axes. "
-                f"Received: {sizes}, features of shape {self.features.shape}"
+            raise refusal(
+                "the parts of a list must describe the same items, and `features` have two axes",
+                f"{sizes}, features of shape {self.features.shape}",
             )
 
 

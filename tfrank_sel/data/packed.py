@@ -22,7 +22,7 @@ import tensorflow as tf
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.data.writing import field, head
-from tfrank_sel.refusals import refusal
+from tfrank_sel.refusals import received, refusal
 
 
 def serialize(
@@ -295,7 +295,7 @@ def _sizes(octets: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
     lengths, width = tf.strings.length(octets), _FLOAT * spec.num_features
     whole = tf.debugging.Assert(
         tf.reduce_all(lengths % width == 0),
-        [f"`{spec.features}` must be {width} bytes for each item. Received: bytes", lengths],
+        [received(f"`{spec.features}` must be {width} bytes for each item", "bytes"), lengths],
     )
     with tf.control_dependencies([whole]):
         return lengths // width

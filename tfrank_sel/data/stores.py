@@ -21,6 +21,7 @@ from typing import IO, Any
 from tfrank_sel import kept
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.locks import created
+from tfrank_sel.refusals import received
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk that is full
 _MARK = b"\xef\xbb\xbf"  # of a text in UTF-8, which some editors write
@@ -65,12 +66,12 @@ def filesystem(url: str) -> tuple[Any, str]:
         found, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
         extra = _EXTRAS.get(scheme)
-        wanted = f"pip install 'tfrank_sel[{extra}]'" if extra else str(error)
-        reason = f"{scheme}:// needs a client of the store: {wanted}. Received: none"
+        client = f"pip install 'tfrank_sel[{extra}]'" if extra else str(error)
+        reason = received(f"{scheme}:// needs a client of the store: {client}", "none")
         raise InputError(url, reason) from error
     except ValueError as error:
-        wanted = "expected a path on this machine, or a URL such as s3://... or gs://..."
-        raise InputError(url, f"{wanted} Received: the unknown scheme {scheme}://") from error
+        expected = "expected a path on this machine, or a URL such as s3://... or gs://..."
+        raise InputError(url, received(expected, f"the unknown scheme {scheme}://")) from error
     found.invalidate_cache()  # another process may have written since
     return found, path
 
@@ -90,16 +91,16 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
     except PermissionError as error:
-        raise InputError(url, f"the store must grant access. Received: {error}") from error
+        raise InputError(url, received("the store must grant access", error)) from error
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & set(_NO_CREDENTIALS):
-            wanted = "expected credentials of the store, as its own client takes them"
-            raise InputError(url, f"{wanted}. Received: {error}") from error
+            expected = "expected credentials of the store, as its own client takes them"
+            raise InputError(url, received(expected, error)) from error
         is_local = getattr(error, "errno", None) in NO_ROOM
         if not is_local and kinds & {"OSError", "BotoCoreError", "ClientError", "HttpError"}:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(url, f"the store must be within reach. Received: {reason}") from error
+            raise InputError(url, received("the store must be within reach", reason)) from error
         raise
 
 
@@ -222,13 +223,13 @@ def expand(patterns: Iterable[str]) -> list[str]:
     for pattern in patterns:
         found = glob(pattern) if local_glob.has_magic(pattern) else [pattern]
         if not found:
-            raise InputError(pattern, "expected a file. Received: a pattern that matches no file")
+            raise InputError(pattern, received("expected a file", "a pattern that matches no file"))
         if found == [pattern] and not (is_file(pattern) or is_dir(pattern)):
-            raise InputError(pattern, "expected a file. Received: no such file")
+            raise InputError(pattern, received("expected a file", "no such file"))
         paths += found
     for path, count in collections.Counter(paths).items():
         if count > 1:
-            raise InputError(path, "expected each file once. Received: the same file again")
+            raise InputError(path, received("expected each file once", "the same file again"))
     return paths
 
 
@@ -445,8 +446,8 @@ def near_folder(path: str | os.PathLike[str]) -> str:
             copy = os.path.join(aside, place.name)
             fetch(url, [file.removeprefix(f"{url}/") for file in known], copy)
             if states(url) != known:
-                wanted = "the folder must stay as it is while it is copied"
-                raise InputError(url, f"{wanted}. Received: one that changed")
+                expected = "the folder must stay as it is while it is copied"
+                raise InputError(url, received(expected, "one that changed"))
             try:
                 os.rename(copy, place)
             except OSError:

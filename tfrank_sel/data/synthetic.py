@@ -7,6 +7,7 @@ import numpy as np
 
 from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.lists import ItemList
+from tfrank_sel.refusals import refusal
 
 # Shares of the grades 0 to 4, about those of a web search set.
 _GRADE_SHARES = (0.52, 0.26, 0.14, 0.06, 0.02)
@@ -69,7 +70,7 @@ def lists(
 def _check_least(**values: tuple[float, float]) -> None:
     for name, (value, least) in values.items():
         if value < least:
-            raise ValueError(f"`{name}` must be at least {least}. Received: {value}")
+            raise refusal(f"`{name}` must be at least {least}", value)
 
 
 def _utility(latent: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -218,7 +219,7 @@ def sessions(
         [1, 2, 3, 1, 2, 3]
     """
     if model not in ("pbm", "trust", "cascade"):
-        raise ValueError(f"`model` must be 'pbm', 'trust' or 'cascade'. Received: {model!r}")
+        raise refusal("`model` must be 'pbm', 'trust' or 'cascade'", repr(model))
     _check_least(
         num_sessions=(num_sessions, 1),
         size=(size, 1),

@@ -155,10 +155,10 @@ def _examples(values: Mapping[str, Any], features: ListFeatures) -> tuple[Featur
         raise refusal(f"`values` must be named as {names}", unknown)
     sizes = {name: len(values[name]) for name in features.items if name in values}
     if len(set(sizes.values())) != 1:
-        wanted = (
+        expected = (
             "The features of the items must have equal numbers of items, and at least one feature"
         )
-        raise ValueError(f"{wanted}. Received numbers of items: {sizes}")
+        raise ValueError(f"{expected}. Received numbers of items: {sizes}")
     size = next(iter(sizes.values()))
     context = {name: _checked(name, values.get(name), f) for name, f in features.context.items()}
     columns = {name: values.get(name, [None] * size) for name in features.items}

@@ -26,6 +26,7 @@ from tfrank_sel.data.formats.whole import Rule, Table
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
+from tfrank_sel.refusals import received, refusal
 
 Layout = Schema  # an earlier name
 
@@ -88,9 +89,9 @@ def reader(
     names = [format or _format(path) for path in paths]
     for path, name in zip(paths, names, strict=True):
         if name != names[0]:
-            raise InputError(path, f"expected {names[0]}, as {paths[0]} is. Received: {name}")
+            raise InputError(path, received(f"expected {names[0]}, as {paths[0]} is", name))
         if name not in FORMATS:
-            raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {name}")
+            raise refusal(f"`format` must be one of {', '.join(FORMATS)}", name)
     return FORMATS[names[0]](columns or Columns())
 
 
@@ -147,7 +148,7 @@ def read(
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     files = [os.fspath(path) for path in given]
     if not files:
-        raise ValueError("`paths` must name at least one file. Received: none")
+        raise refusal("`paths` must name at least one file", "none")
     columns = Columns(
         query,
         label,
@@ -236,7 +237,7 @@ def dicts(
 def _of_tables(paths: Sequence[str], format: str | None) -> TableReader:
     found = reader(paths, None, format)
     if not isinstance(found, TableReader):
-        raise InputError(paths[0], f"expected a file of a table. Received: {found.name}")
+        raise InputError(paths[0], received("expected a file of a table", found.name))
     return found
 
 
@@ -249,6 +250,6 @@ def _format(path: str) -> str:
         return ParquetReader.name
     if "." not in file.removesuffix(".gz"):
         return LetorReader.name
-    known = "; ".join(f"{name}: {' '.join(x.suffixes)}" for name, x in FORMATS.items())
-    wanted = f"expected a file name with a known suffix, or the argument `format` ({known})"
-    raise InputError(path, f"{wanted}. Received: {os.path.splitext(file)[1]!r}")
+    formats = "; ".join(f"{name}: {' '.join(x.suffixes)}" for name, x in FORMATS.items())
+    expected = f"expected a file name with a known suffix, or the argument `format` ({formats})"
+    raise InputError(path, received(expected, repr(os.path.splitext(file)[1])))

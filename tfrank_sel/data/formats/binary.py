@@ -18,6 +18,7 @@ from tfrank_sel.data.formats.tables import ROWS, TableReader, readable
 from tfrank_sel.data.lists import Found, InputError, Rejected
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import Feature
+from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:  # it imports TensorFlow, which takes seconds
     from tfrank_sel.data.formats import records
@@ -90,7 +91,7 @@ def _files(path: str) -> list[str]:
     found = [x for x in stores.find(path) if x.endswith(ParquetReader.suffixes)]
     shown = [x for x in found if not any(y[0] in "._" for y in _within(path, x).split("/"))]
     if not shown:
-        raise InputError(path, "expected Parquet files in the folder. Received: none")
+        raise InputError(path, received("expected Parquet files in the folder", "none"))
     return shown
 
 

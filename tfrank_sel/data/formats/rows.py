@@ -12,6 +12,7 @@ from tfrank_sel.data.formats.arrays import INVALID, decoded, mask_of
 from tfrank_sel.data.lists import Found, ItemList, Rejected, groups, runs
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import Feature, Vector, spans
+from tfrank_sel.refusals import received
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NOT_NEGATIVE = "a finite number that is not negative"
@@ -74,7 +75,7 @@ def checked(chunks: Iterable[Rows | Rejected], unit: str = "row") -> Iterator[Ro
             continue
         file, numbers = rows.place
         nameless = np.flatnonzero(rows.queries == "").tolist()
-        reason = "a row must have a query identifier. Received: nothing"
+        reason = received("a row must have a query identifier", "nothing")
         bad = {**rows.faults, **dict.fromkeys(nameless, reason)}
         for row, reason in sorted(bad.items()):
             yield Rejected(file, unit, int(numbers[row]), reason)
@@ -116,7 +117,7 @@ def faults(
     measures: Mapping[str, np.ndarray],
     features: np.ndarray,
     texts: np.ndarray | None,
-    received: Callable[[str, int], Any],
+    value_of: Callable[[str, int], Any],
     ids: Mapping[str, np.ndarray] | None = None,
 ) -> dict[int, str]:
     """Returns the first broken rule of each invalid row, by the index of the row.
@@ -126,7 +127,7 @@ def faults(
         measures: As in `weights`; NaN and infinity are invalid.
         features: As in `Rows`; infinity for an invalid value.
         texts: As in `Rows`.
-        received: Returns the original value of a column in a row.
+        value_of: Returns the original value of a column in a row.
         ids: Identifiers, by their column.
     """
     found: dict[int, str] = {}
@@ -134,8 +135,7 @@ def faults(
     def add(name: str, wanted: str, is_bad: np.ndarray) -> None:
         for row in np.flatnonzero(is_bad).tolist():
             if row not in found:
-                value = shown(received(name, row))
-                found[row] = f"{name!r} must be {wanted}. Received: {value}"
+                found[row] = received(f"{name!r} must be {wanted}", shown(value_of(name, row)))
 
     for role, name in schema.columns.measures.items():
         wanted, accepts = _MEASURES[role]

@@ -24,6 +24,7 @@ from tfrank_sel.features import (
     Vector,
     spans,
 )
+from tfrank_sel.refusals import received
 
 Row = tuple[str, int, dict[str, Any]]  # file, number of the row, and values by name
 ROWS = 8192  # read at once
@@ -203,7 +204,7 @@ def readable(place: str, what: str = "a readable table") -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, UnicodeError, OverflowError, arrow().ArrowException) as error:
-        reason = f"expected {what}. Received: {error}".replace("\n", " ")
+        reason = received(f"expected {what}", error).replace("\n", " ")
         raise InputError(place, reason) from error
 
 
@@ -211,10 +212,10 @@ def check(place: str, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raises an `InputError` if a table lacks a column, or has two of its name."""
     for name in wanted:
         if name not in names:
-            raise InputError(place, f"expected a column {name!r}. Received: {list(names)}")
+            raise InputError(place, received(f"expected a column {name!r}", list(names)))
         if (count := list(names).count(name)) > 1:
-            reason = f"expected one column {name!r}; rename the others"
-            raise InputError(place, f"{reason}. Received: {count} columns of this name")
+            expected = f"expected one column {name!r}; rename the others"
+            raise InputError(place, received(expected, f"{count} columns of this name"))
 
 
 def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
@@ -238,11 +239,11 @@ def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
         for name in () if columns.types else columns.features:
             kind = schema.field(name).type
             if not arrays.accepts(kind, Number()) or arrays.is_text(arrays.plain_type(kind)):
-                reason = f"expected numbers in the column {name!r}"
-                raise InputError(place, f"{reason}. Received: {kind}")
+                expected = f"expected numbers in the column {name!r}"
+                raise InputError(place, received(expected, kind))
     if not (columns.features or free):
         place, schema = next(iter(schemas.items()))
-        raise InputError(place, f"expected a column of numbers. Received: {schema.names}")
+        raise InputError(place, received("expected a column of numbers", schema.names))
     return Schema(
         columns.types or dict.fromkeys(columns.features or free, Number(missing=REFUSE)),
         {name: all(name in found for found in numbers.values()) for name in columns.context},
@@ -280,10 +281,10 @@ def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]
     """
     for name in roles.keys() & set(schema.names):
         check(place, schema.names, [name])
-        (wanted, feature), kind = roles[name], schema.field(name).type
+        (role, feature), kind = roles[name], schema.field(name).type
         if not arrays.accepts(kind, feature):
-            reason = f"expected a column {name!r} that can be {wanted}"
-            raise InputError(place, f"{reason}. Received: {kind}")
+            expected = f"expected a column {name!r} that can be {role}"
+            raise InputError(place, received(expected, kind))
 
 
 def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Rows:

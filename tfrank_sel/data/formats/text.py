@@ -16,6 +16,7 @@ from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, Row, TableReader
 from tfrank_sel.data.lists import Found, ItemList, Rejected
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import REFUSE, Set, Vector
+from tfrank_sel.refusals import received, refusal
 
 _BYTES = 1 << 20  # read at once
 _BLANK = b"\xef\xbb\xbf\r\n"  # a byte order mark, and line ends
@@ -67,8 +68,7 @@ class DelimitedReader(LineReader, TableReader):
         bad: list[Rejected] = []
 
         def refuse(row: Any) -> str:
-            wanted = f"a row must have {row.expected_columns} values"
-            reason = f"{wanted}. Received: {row.actual_columns}"
+            reason = received(f"a row must have {row.expected_columns} values", row.actual_columns)
             number = part.start + row.number - 1  # without the header line
             bad.append(Rejected(part.path, "row", number, reason, row.text))
             return "skip"
@@ -291,11 +291,11 @@ def _objects(
         try:
             value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_fields)
             if not isinstance(value, dict):
-                raise ValueError(f"expected an object. Received: {type(value).__name__}")
+                raise refusal("expected an object", type(value).__name__)
             if b"\\u" in line:  # half a surrogate pair has no encoding
                 json.dumps(value, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
-            reason = f"a row must be a JSON object. Received: {error}"
+            reason = received("a row must be a JSON object", error)
             bad.append(Rejected(path, "row", number, reason, text))
             continue
         kept.append(number)

@@ -11,6 +11,7 @@ from tfrank_sel.data.formats.reader import Part
 from tfrank_sel.data.formats.tables import TableReader
 from tfrank_sel.data.lists import Rejected
 from tfrank_sel.data.schema import Columns
+from tfrank_sel.refusals import received
 
 Rule = tuple[str, Callable[[np.ndarray], np.ndarray]]  # what is wanted, and whether numbers are so
 _ANY: Rule = ("a finite number", np.isfinite)
@@ -154,8 +155,8 @@ def _faults(
             with np.errstate(invalid="ignore"):
                 is_bad = ~(np.isfinite(values) & accepts(values))
         for row in np.flatnonzero(is_bad).tolist():
-            received = rows.shown(table[names[role]][row].as_py())
-            faults.setdefault(row, f"{names[role]!r} must be {wanted}. Received: {received}")
+            value = rows.shown(table[names[role]][row].as_py())
+            faults.setdefault(row, received(f"{names[role]!r} must be {wanted}", value))
     return faults
 
 
