@@ -503,7 +503,7 @@ def in_memory(
         shuffle: Whether to shuffle the lists.
         seed: Seed of the shuffling.
     """
-    sizes = [len(one.labels) for one in lists]
+    sizes = [len(item_list.labels) for item_list in lists]
     counted = collections.Counter(sizes)
     if isinstance(bucket_edges, int):
         bucket_edges = _edges(counted, bucket_edges, batch_size)
@@ -513,14 +513,14 @@ def in_memory(
         raise refusal(expected, bucket_edges)
     first = lists[0]
     parts = {
-        "features": np.concatenate([one.features for one in lists]),
+        "features": np.concatenate([item_list.features for item_list in lists]),
         "mask": np.ones(sum(sizes), bool),
-        "labels": np.concatenate([one.labels for one in lists]),
+        "labels": np.concatenate([item_list.labels for item_list in lists]),
     }
     if first.texts is not None and first.texts.shape[1]:
-        parts["texts"] = np.concatenate([one.texts for one in lists])
+        parts["texts"] = np.concatenate([item_list.texts for item_list in lists])
     if first.weights is not None:
-        parts["weights"] = np.concatenate([one.weights for one in lists])
+        parts["weights"] = np.concatenate([item_list.weights for item_list in lists])
     ragged = {
         name: tf.RaggedTensor.from_row_lengths(tf.constant(values.tolist()), sizes)
         if values.dtype == object
@@ -531,7 +531,7 @@ def in_memory(
     if shuffle:
         dataset = dataset.shuffle(len(lists), seed=seed, reshuffle_each_iteration=True)
     dataset = dataset.bucket_by_sequence_length(
-        lambda one: tf.shape(one["labels"])[0],
+        lambda element: tf.shape(element["labels"])[0],
         bucket_boundaries=[edge + 1 for edge in bucket_edges],
         bucket_batch_sizes=[batch_size] * (len(bucket_edges) + 1),
         padded_shapes={name: [None, *values.shape[1:]] for name, values in parts.items()},
@@ -544,9 +544,9 @@ def in_memory(
 
 
 @unconverted
-def _divided(one: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor] | tf.Tensor, ...]:
-    others = [one.pop(name) for name in ("labels", "weights") if name in one]
-    return one, *others
+def _divided(element: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor] | tf.Tensor, ...]:
+    others = [element.pop(name) for name in ("labels", "weights") if name in element]
+    return element, *others
 
 
 def split_segments(segments: Any, *tensors: Any) -> list[tf.RaggedTensor]:

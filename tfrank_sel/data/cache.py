@@ -220,37 +220,37 @@ class Cache(Checked):
         sizes = tf.gather(tf.constant(self.sizes, tf.int64), numbers)
         mask = tf.sequence_mask(sizes * tf.cast(lists >= 0, tf.int64), edge)
         if self._in_memory is None:
-            found = self._from_files(edge, lists)
+            batch = self._from_files(edge, lists)
         else:
             # the item behind the last one is padding
             starts = tf.gather(tf.constant(self._starts, tf.int64), numbers)
             rows = starts[:, tf.newaxis] + tf.range(edge)
             rows = tf.where(mask, rows, tf.constant(self.sizes.sum(), tf.int64))
-            found = {name: tf.gather(items, rows) for name, items in self._in_memory.items()}
-        others = [found.pop(name) for name in (LABELS, WEIGHTS) if name in found]
-        return {**found, "mask": mask}, *others
+            batch = {name: tf.gather(items, rows) for name, items in self._in_memory.items()}
+        others = [batch.pop(name) for name in (LABELS, WEIGHTS) if name in batch]
+        return {**batch, "mask": mask}, *others
 
     @functools.cached_property
     def _in_memory(self) -> Mapping[str, tf.Tensor] | None:
         """The parts of all items and of padding, if they are small enough."""
         if self.sizes.sum() * self._item_bytes > IN_MEMORY:
             return None
-        found = {}
+        tensors = {}
         for name, kind in self.parts.items():
             padding = np.full([1, *kind.shape], _padding(name), kind.dtype.as_numpy_dtype)
             with tf.init_scope(), tf.device("CPU"):  # not of the graph that reads a batch
-                found[name] = tf.constant(np.concatenate([self.items(name), padding]))
-        return found
+                tensors[name] = tf.constant(np.concatenate([self.items(name), padding]))
+        return tensors
 
     def _from_files(self, edge: tf.Tensor, lists: tf.Tensor) -> dict[str, tf.Tensor]:
         def read(edge: np.ndarray, lists: np.ndarray) -> list[np.ndarray]:
             return [self._from_file(name, int(edge), lists) for name in self.parts]
 
         kinds = [kind.dtype for kind in self.parts.values()]
-        found = tf.numpy_function(read, [edge, lists], kinds, stateful=False)
+        arrays = tf.numpy_function(read, [edge, lists], kinds, stateful=False)
         return {
             name: tf.ensure_shape(x, [*lists.shape, None, *kind.shape])
-            for x, (name, kind) in zip(found, self.parts.items(), strict=True)
+            for x, (name, kind) in zip(arrays, self.parts.items(), strict=True)
         }
 
     def _from_file(self, name: str, edge: int, lists: np.ndarray) -> np.ndarray:
@@ -283,8 +283,8 @@ def _write(
             if taken := {LABELS, WEIGHTS} & set(inputs):
                 raise refusal("a part must have another name", sorted(taken))
             mask = np.asarray(inputs["mask"])
-            found = mask.sum(axis=1)
-            sizes.append(found[found > 0])
+            lengths = mask.sum(axis=1)
+            sizes.append(lengths[lengths > 0])
             values = {name: x for name, x in inputs.items() if name != "mask"}
             values |= dict(zip((LABELS, WEIGHTS), others, strict=False))
             for name, x in values.items():

@@ -33,10 +33,10 @@ def pairs(text: bytes) -> np.ndarray | None:
         return None
     parts = []
     for part in _parts(_without_exponents(text)):
-        found = _pairs(part)
-        if found is None:
+        numbers = _pairs(part)
+        if numbers is None:
             return None
-        parts.append(found)
+        parts.append(numbers)
     return np.concatenate(parts)
 
 
@@ -55,12 +55,12 @@ def _without_exponents(text: bytes) -> bytes:
     parts, start = [], 0
     while (place := text.find(b"e", start)) >= 0:
         # Few numbers have one, and a search of the whole text takes as long as the rest.
-        found = _EXPONENT.search(text, max(start, place - 20), place + 8)
-        if not found:
+        match = _EXPONENT.search(text, max(start, place - 20), place + 8)
+        if not match:
             break
-        plain = format(decimal.Decimal(found[0].decode()), "f")
-        parts += [text[start : found.start()], plain.encode()]
-        start = found.end()
+        plain = format(decimal.Decimal(match[0].decode()), "f")
+        parts += [text[start : match.start()], plain.encode()]
+        start = match.end()
     return b"".join([*parts, text[start:]]) if parts else text
 
 

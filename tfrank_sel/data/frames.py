@@ -55,15 +55,15 @@ def lists(
 
     Example:
         >>> frame = {"q": ["a", "b", "a"], "y": [1, 0, 2], "x": [0.5, 1.5, 2.5]}
-        >>> for found in lists(frame, query="q", label="y"):
-        ...     print(found.query_id, found.labels.tolist(), found.features.tolist())
+        >>> for item_list in lists(frame, query="q", label="y"):
+        ...     print(item_list.query_id, item_list.labels.tolist(), item_list.features.tolist())
         a [1.0, 2.0] [[0.5], [2.5]]
         b [0.0] [[1.5]]
         >>> from tfrank_sel.features import Category, Number
         >>> frame["brand"] = ["acme", None, "bolt"]
         >>> types = {"x": Number(), "brand": Category()}
-        >>> for found in lists(frame, query="q", label="y", features=types):
-        ...     print(found.query_id, found.texts.tolist())
+        >>> for item_list in lists(frame, query="q", label="y", features=types):
+        ...     print(item_list.query_id, item_list.texts.tolist())
         a [['acme'], ['bolt']]
         b [['']]
     """
@@ -155,4 +155,4 @@ def arrow_table(frame: Any, column: Callable[[Any], Any] = array) -> Any:
             return pa.Table.from_pandas(frame, preserve_index=False)
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column is of several types
             frame = {name: frame[name] for name in frame.columns}
-    return pa.table({name: column(found) for name, found in frame.items()})
+    return pa.table({name: column(values) for name, values in frame.items()})

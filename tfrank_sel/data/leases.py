@@ -64,12 +64,12 @@ def _place(folder: str, number: int) -> str:
 
 def _latest(folder: str) -> tuple[int, bytes | None]:
     """The number of the latest lease and what it says; 0 and None if there is none."""
-    found = stores.glob(stores.join(folder, FOLDER, "*.json"))
-    if not found:
+    files = stores.glob(stores.join(folder, FOLDER, "*.json"))
+    if not files:
         return 0, None
-    number = int(found[-1].rpartition("/")[2].removesuffix(".json"))
+    number = int(files[-1].rpartition("/")[2].removesuffix(".json"))
     try:
-        with stores.reached(found[-1]) as (store, path):
+        with stores.reached(files[-1]) as (store, path):
             return number, store.cat_file(path)
     except FileNotFoundError:  # it ended between the two
         return number, None
@@ -77,10 +77,10 @@ def _latest(folder: str) -> tuple[int, bytes | None]:
 
 def _ended(folder: str, expired: float) -> int:
     """The number of the latest lease, once it is sure that its holder does not live; or else 0."""
-    number, found = _latest(folder)
-    if found is None:
+    number, content = _latest(folder)
+    if content is None:
         return number
-    owner = json.loads(found)
+    owner = json.loads(content)
     if owner["host"] == socket.gethostname() and not _lives(owner["process"]):
         return number
     end = time.monotonic() + expired
@@ -89,7 +89,7 @@ def _ended(folder: str, expired: float) -> int:
         latest, now = _latest(folder)
         if now is None:
             return _ended(folder, expired)
-        if (latest, now) != (number, found):
+        if (latest, now) != (number, content):
             raise _refused(folder, now)
     return number
 
@@ -104,8 +104,8 @@ def _lives(process: int) -> bool:
     return True
 
 
-def _refused(folder: str, found: bytes) -> FileExistsError:
-    owner = json.loads(found)
+def _refused(folder: str, content: bytes) -> FileExistsError:
+    owner = json.loads(content)
     who = f"process {owner['process']} of {owner['host']}"
     return FileExistsError(f"{folder} is held by another process, {who}")
 

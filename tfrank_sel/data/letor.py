@@ -49,10 +49,10 @@ def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
             unreadable or empty, or has no list.
         ValueError: If `num_features` is not in 1..100000.
     """
-    for one in scan(path, num_features):
-        if isinstance(one, Rejected):
-            raise one.error()
-        yield one
+    for unit in scan(path, num_features):
+        if isinstance(unit, Rejected):
+            raise unit.error()
+        yield unit
 
 
 def scan(
@@ -120,8 +120,8 @@ def num_features(path: str | pathlib.Path) -> int:
             if pairs is not None:
                 largest = max(largest, int(pairs[:, 0].max(initial=0)))
             elif not largest and rejected is None:
-                found = _parse(block, MAX_FEATURES)
-                rejected = next((x for x in found if isinstance(x, Rejected)), None)
+                parsed = _parse(block, MAX_FEATURES)
+                rejected = next((x for x in parsed if isinstance(x, Rejected)), None)
         if largest > MAX_FEATURES:  # the parser reports the line
             raise next(x.error() for x in _parse(block, MAX_FEATURES) if isinstance(x, Rejected))
     if not largest and rejected is not None:
@@ -202,8 +202,8 @@ def _blocks(
 ) -> Iterator[_Block | Rejected]:
     own = _items(path, start, stop)
     rest = () if stop is None else _items(path, stop, None)
-    for one in runs(own, rest, is_first=not start):
-        yield one if isinstance(one, Rejected) else _Block(path, *one)
+    for run in runs(own, rest, is_first=not start):
+        yield run if isinstance(run, Rejected) else _Block(path, *run)
 
 
 def _items(
@@ -245,8 +245,8 @@ def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[st
     value = _number(label)
     if not 0.0 <= value < _TOO_LARGE:
         raise refusal("a label must be a finite number of at least 0", _shown(label))
-    found = _DOC_ID.search(comment)
-    doc_id = _identifier(found[1]) if found else None
+    match = _DOC_ID.search(comment)
+    doc_id = _identifier(match[1]) if match else None
     return _identifier(query[4:]), _Item(number, line, value, body, doc_id)
 
 

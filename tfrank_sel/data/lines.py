@@ -73,13 +73,13 @@ def before(
         starts: The offsets, increasing.
         is_counted: Returns whether a line counts.
     """
-    found, count, place = list[int](), 0, 0
+    counts, count, place = list[int](), 0, 0
     with opened(path, 0, starts[-1]) as file:
         for line in file:
-            while starts[len(found)] <= place:
-                found.append(count)
+            while starts[len(counts)] <= place:
+                counts.append(count)
             count, place = count + is_counted(line), place + len(line)
-    return found + [count] * (len(starts) - len(found))
+    return counts + [count] * (len(starts) - len(counts))
 
 
 def limited(path: str, file: io.BufferedIOBase) -> Iterator[bytes]:

@@ -120,16 +120,16 @@ class Rejected:
         return InputError(self.place, self.reason)
 
 
-def strict(found: Iterable[Found | Rejected]) -> Iterator[ItemList]:
+def strict(units: Iterable[Found | Rejected]) -> Iterator[ItemList]:
     """Yields only the lists.
 
     Raises:
         InputError: At the first rejected unit.
     """
-    for one in found:
-        if isinstance(one, Rejected):
-            raise one.error()
-        yield one.item_list
+    for unit in units:
+        if isinstance(unit, Rejected):
+            raise unit.error()
+        yield unit.item_list
 
 
 def groups(keys: Iterable[Hashable]) -> tuple[np.ndarray, np.ndarray]:
@@ -179,11 +179,11 @@ def runs(
     """
     query, is_mine = None, is_first
     kept: list[Piece] = []
-    for one in own:
-        if isinstance(one, Rejected):
-            yield one
+    for unit in own:
+        if isinstance(unit, Rejected):
+            yield unit
             continue
-        name, piece = one
+        name, piece = unit
         if name != query:
             if kept:
                 yield str(query), kept
@@ -193,10 +193,10 @@ def runs(
     if query is None and not is_first:
         return  # the first piece of the rest is also the first of this part
     is_next = True
-    for one in rest:
-        if isinstance(one, Rejected):
+    for unit in rest:
+        if isinstance(unit, Rejected):
             continue
-        name, piece = one
+        name, piece = unit
         if name != query and is_next:
             if kept:
                 yield str(query), kept

@@ -112,16 +112,16 @@ def parse(
     """
     ragged = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
     floats = tf.io.FixedLenFeature([], tf.string, "")
-    wanted = {
+    kinds = {
         spec.features: tf.io.FixedLenFeature([], tf.string),
         spec.label: floats,
         spec.doc_id: ragged,
     }
     if spec.num_texts:
-        wanted[spec.texts] = ragged
+        kinds[spec.texts] = ragged
     if spec.weight is not None:
-        wanted[spec.weight] = floats
-    parsed = tf.io.parse_example(serialized, wanted)
+        kinds[spec.weight] = floats
+    parsed = tf.io.parse_example(serialized, kinds)
     octets = parsed[spec.features]
     sizes = _sizes(octets, spec) if spec.num_features else _sizes_of_texts(parsed[spec.texts], spec)
     if list_size is None:
@@ -135,20 +135,20 @@ def parse(
     labels = _floats(octets, 1, list_size)[:, :, 0]
     is_label = tf.sequence_mask(label_bytes // _FLOAT, list_size)
     doc_ids = tf.RaggedTensor.from_row_lengths(doc_ids.values, ids, validate=False)
-    found = {
+    batch = {
         spec.features: features,
         spec.label: tf.where(is_label, labels, float("nan")),
         spec.doc_id: doc_ids.to_tensor(b"", shape=tf.stack([-1, list_size])),
         "mask": mask,
     }
     if spec.num_texts:
-        found[spec.texts] = _texts(parsed[spec.texts], spec, sizes, list_size)
+        batch[spec.texts] = _texts(parsed[spec.texts], spec, sizes, list_size)
     if spec.weight is not None:
         octets = parsed[spec.weight]
         given = _checked(spec.weight, tf.strings.length(octets), _FLOAT * sizes, "bytes")
         weights = tf.where(given[:, tf.newaxis] > 0, _floats(octets, 1, list_size)[:, :, 0], 1.0)
-        found[spec.weight] = tf.where(mask, weights, 0.0)
-    return found
+        batch[spec.weight] = tf.where(mask, weights, 0.0)
+    return batch
 
 
 class Items(NamedTuple):
@@ -180,17 +180,17 @@ def items(serialized: tf.Tensor, spec: FeatureSpec) -> Items:
     Example:
         >>> spec = FeatureSpec(num_features=1)
         >>> lists = [np.array([[0.5], [1.5]]), np.array([[2.5]])]
-        >>> found = items(tf.constant([serialize(x, spec) for x in lists]), spec)
-        >>> found.sizes.tolist(), found.features.tolist()
+        >>> batch = items(tf.constant([serialize(x, spec) for x in lists]), spec)
+        >>> batch.sizes.tolist(), batch.features.tolist()
         ([2, 1], [[0.5], [1.5], [2.5]])
     """
-    wanted = {
+    kinds = {
         spec.features: tf.io.FixedLenFeature([], tf.string),
         spec.label: tf.io.FixedLenFeature([], tf.string, ""),
     }
     if spec.num_texts:
-        wanted[spec.texts] = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
-    parsed = tf.io.parse_example(serialized, wanted)
+        kinds[spec.texts] = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
+    parsed = tf.io.parse_example(serialized, kinds)
     octets, labels, texts = (parsed.get(x) for x in (spec.features, spec.label, spec.texts))
     sizes = _sizes(octets, spec) if spec.num_features else _sizes_of_texts(texts, spec)
     given = _checked(spec.label, tf.strings.length(labels), _FLOAT * sizes, "bytes")
@@ -199,11 +199,11 @@ def items(serialized: tf.Tensor, spec: FeatureSpec) -> Items:
     if len(of_lists) < count:
         of_lists = np.full(count, np.nan, np.float32)
         of_lists[np.repeat(given.numpy() > 0, sizes)] = _joined(labels)
-    found = np.zeros([count, 0], np.object_)
+    of_texts = np.zeros([count, 0], np.object_)
     if spec.num_texts:
         _check_texts(texts.row_lengths(), spec, sizes)
-        found = texts.flat_values.numpy().reshape(count, spec.num_texts)
-    return Items(sizes, of_lists, _joined(octets).reshape(count, spec.num_features), found)
+        of_texts = texts.flat_values.numpy().reshape(count, spec.num_texts)
+    return Items(sizes, of_lists, _joined(octets).reshape(count, spec.num_features), of_texts)
 
 
 def _joined(octets: tf.Tensor) -> np.ndarray:
@@ -327,18 +327,18 @@ def _texts(
     return tf.reshape(flat, [-1, list_size, width])
 
 
-def _check_texts(found: tf.Tensor, spec: FeatureSpec, sizes: tf.Tensor) -> tf.Operation:
-    wanted = spec.num_texts * sizes
+def _check_texts(counts: tf.Tensor, spec: FeatureSpec, sizes: tf.Tensor) -> tf.Operation:
+    expected = spec.num_texts * sizes
     message = f"`{spec.texts}` must have {spec.num_texts} values an item."
     return tf.debugging.Assert(
-        tf.reduce_all(found == wanted), [message, "Items:", sizes, "Received:", found]
+        tf.reduce_all(counts == expected), [message, "Items:", sizes, "Received:", counts]
     )
 
 
-def _checked(name: str, found: tf.Tensor, wanted: tf.Tensor, unit: str) -> tf.Tensor:
-    """The found values, if each list has the wanted number of them or none."""
+def _checked(name: str, counts: tf.Tensor, expected: tf.Tensor, unit: str) -> tf.Tensor:
+    """The counts, if each list has the expected number or none."""
     message = f"`{name}` must have as many {unit} as the items of the list, {unit} or none."
-    holds = tf.reduce_all((found == wanted) | (found == 0))
-    is_right = tf.debugging.Assert(holds, [message, "Expected:", wanted, "Received:", found])
+    holds = tf.reduce_all((counts == expected) | (counts == 0))
+    is_right = tf.debugging.Assert(holds, [message, "Expected:", expected, "Received:", counts])
     with tf.control_dependencies([is_right]):
-        return tf.identity(found)
+        return tf.identity(counts)

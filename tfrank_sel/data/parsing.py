@@ -334,8 +334,8 @@ def _lists(
         # All at once, because a hundred scalar features would be hundreds of small operations.
         stacked = tf.stack([items[name] for name in names], axis=1)
         padding = [tf.broadcast_to(features.padding_value(name), shape) for name in names]
-        found = tf.gather(tf.concat([stacked, [tf.stack(padding)]], axis=0), source)
-        lists |= zip(names, tf.unstack(found, axis=2), strict=True)
+        gathered = tf.gather(tf.concat([stacked, [tf.stack(padding)]], axis=0), source)
+        lists |= zip(names, tf.unstack(gathered, axis=2), strict=True)
     return {**lists, **context, features.mask: mask, features.size: sizes}
 
 
@@ -477,8 +477,8 @@ def _starts(item: tf.Tensor, header: bytes, before: list[bytes]) -> tuple[tf.Ten
         is_end &= bytes_of_item[place : place + last] == byte
     starts = tf.cast(tf.where(is_end)[:, 0], tf.int32) + len(end)
     begins = tf.concat([[len(header)], starts + _FLOAT], axis=0)[:-1]
-    found = tf.strings.substr(tf.fill(tf.shape(starts), item), begins, starts - begins)
-    matches = found[:, None] == tf.constant(before)  # [starts, features]
+    between = tf.strings.substr(tf.fill(tf.shape(starts), item), begins, starts - begins)
+    matches = between[:, None] == tf.constant(before)  # [starts, features]
     are_known = tf.strings.substr(item, 0, len(header)) == header
     are_known &= tf.reduce_all(tf.reduce_sum(tf.cast(matches, tf.int32), axis=0) == 1)
     return tf.reduce_sum(tf.where(matches, starts[:, None], 0), axis=0), are_known

@@ -407,21 +407,21 @@ def _kind(schema: Any, field: Any) -> Any:
     """The kind of a feature, from its representation if there is one, else from its shape."""
     dtype = {number: dtype for dtype, number in _types().items()}[field.type]
     groups = schema.tensor_representation_group
-    known = groups[_GROUP].tensor_representation if _GROUP in groups else {}
-    dense = known[field.name].dense_tensor if field.name in known else None
+    representations = groups[_GROUP].tensor_representation if _GROUP in groups else {}
+    dense = representations[field.name].dense_tensor if field.name in representations else None
     if field.HasField("shape") or (dense and dense.HasField("shape")):
         shape = [dim.size for dim in (dense or field).shape.dim]
         default = _default(dense) if dense else None
         if default is not None and shape:
             default = tf.fill(shape, default).numpy().tolist()
         return tf.io.FixedLenFeature(shape, dtype, default)
-    if field.name in known and known[field.name].HasField("ragged_tensor"):
-        tensor = known[field.name].ragged_tensor
+    if field.name in representations and representations[field.name].HasField("ragged_tensor"):
+        tensor = representations[field.name].ragged_tensor
         splits = _messages().TensorRepresentation.RowPartitionDType.Name(tensor.row_partition_dtype)
         [key] = tensor.feature_path.step
         return tf.io.RaggedFeature(
             dtype, None if key == field.name else key, row_splits_dtype=tf.as_dtype(splits.lower())
         )
-    if field.name not in known and schema.represent_variable_length_as_ragged:
+    if field.name not in representations and schema.represent_variable_length_as_ragged:
         return tf.io.RaggedFeature(dtype)
     return tf.io.VarLenFeature(dtype)

@@ -63,7 +63,7 @@ def filesystem(url: str) -> tuple[Any, str]:
     try:
         import fsspec
 
-        found, path = fsspec.core.url_to_fs(url)
+        store, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
         extra = _EXTRAS.get(scheme)
         client = f"pip install 'tfrank_sel[{extra}]'" if extra else str(error)
@@ -72,8 +72,8 @@ def filesystem(url: str) -> tuple[Any, str]:
     except ValueError as error:
         expected = "expected a path on this machine, or a URL such as s3://... or gs://..."
         raise InputError(url, received(expected, f"the unknown scheme {scheme}://")) from error
-    found.invalidate_cache()  # another process may have written since
-    return found, path
+    store.invalidate_cache()  # another process may have written since
+    return store, path
 
 
 @contextlib.contextmanager
@@ -125,8 +125,8 @@ def opened(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[IO[Any]]:
             yield file
         return
     url = os.fspath(path)
-    with reached(url) as (found, inside):
-        file = found.open(inside, mode, block_size=_AHEAD if "r" in mode else None)
+    with reached(url) as (store, inside):
+        file = store.open(inside, mode, block_size=_AHEAD if "r" in mode else None)
         try:
             yield file
         except BaseException:
@@ -157,8 +157,8 @@ def is_dir(path: str | os.PathLike[str]) -> bool:
 def _kind(url: str | os.PathLike[str]) -> str:
     """What a store has at a URL: a file, a directory or nothing; its client hides other errors."""
     try:
-        with reached(os.fspath(url)) as (found, inside):
-            return str(found.info(inside)["type"])
+        with reached(os.fspath(url)) as (store, inside):
+            return str(store.info(inside)["type"])
     except FileNotFoundError:
         return "nothing"
 
@@ -167,8 +167,8 @@ def size(path: str | os.PathLike[str]) -> int:
     """Returns the bytes of a file."""
     if not is_remote(path):
         return os.path.getsize(path)
-    with reached(os.fspath(path)) as (found, inside):
-        return int(found.size(inside))
+    with reached(os.fspath(path)) as (store, inside):
+        return int(store.size(inside))
 
 
 def state(path: str | os.PathLike[str]) -> tuple[int, str]:
@@ -177,8 +177,8 @@ def state(path: str | os.PathLike[str]) -> tuple[int, str]:
     The latter is the time of its last change or, in a store, its tag.
     """
     if not is_remote(path):
-        found = os.stat(path)
-        return found.st_size, str(found.st_mtime_ns)
+        status = os.stat(path)
+        return status.st_size, str(status.st_mtime_ns)
     with reached(os.fspath(path)) as (store, inside):
         return _state(store, store.info(inside))
 
@@ -188,13 +188,13 @@ def states(folder: str | os.PathLike[str]) -> dict[str, tuple[int, str]]:
     if not is_remote(folder):
         return {path: state(path) for path in find(folder)}
     with reached(os.fspath(folder)) as (store, inside):
-        known = store.find(inside, detail=True)
-        return {_url(folder, store, path): _state(store, x) for path, x in known.items()}
+        entries = store.find(inside, detail=True)
+        return {_url(folder, store, path): _state(store, x) for path, x in entries.items()}
 
 
-def _state(store: Any, known: Mapping[str, Any]) -> tuple[int, str]:
-    tag = known.get("ETag") or known.get("etag") or known.get("generation")
-    return int(known["size"]), str(tag or store.modified(known["name"]).isoformat())
+def _state(store: Any, entry: Mapping[str, Any]) -> tuple[int, str]:
+    tag = entry.get("ETag") or entry.get("etag") or entry.get("generation")
+    return int(entry["size"]), str(tag or store.modified(entry["name"]).isoformat())
 
 
 def glob(pattern: str | os.PathLike[str]) -> list[str]:
@@ -202,8 +202,8 @@ def glob(pattern: str | os.PathLike[str]) -> list[str]:
     pattern = os.fspath(pattern)
     if not is_remote(pattern):
         return sorted(local_glob.glob(pattern))
-    with reached(pattern) as (found, inside):
-        return sorted(_url(pattern, found, path) for path in found.glob(inside))
+    with reached(pattern) as (store, inside):
+        return sorted(_url(pattern, store, path) for path in store.glob(inside))
 
 
 def expand(patterns: Iterable[str]) -> list[str]:
@@ -221,12 +221,12 @@ def expand(patterns: Iterable[str]) -> list[str]:
     """
     paths: list[str] = []
     for pattern in patterns:
-        found = glob(pattern) if local_glob.has_magic(pattern) else [pattern]
-        if not found:
+        matches = glob(pattern) if local_glob.has_magic(pattern) else [pattern]
+        if not matches:
             raise InputError(pattern, received("expected a file", "a pattern that matches no file"))
-        if found == [pattern] and not (is_file(pattern) or is_dir(pattern)):
+        if matches == [pattern] and not (is_file(pattern) or is_dir(pattern)):
             raise InputError(pattern, received("expected a file", "no such file"))
-        paths += found
+        paths += matches
     for path, count in collections.Counter(paths).items():
         if count > 1:
             raise InputError(path, received("expected each file once", "the same file again"))
@@ -237,8 +237,8 @@ def find(folder: str | os.PathLike[str]) -> list[str]:
     """Returns the files in a folder and the folders in it, as paths or URLs, in order."""
     if not is_remote(folder):
         return sorted(str(path) for path in Path(folder).rglob("*") if path.is_file())
-    with reached(os.fspath(folder)) as (found, inside):
-        return sorted(_url(folder, found, path) for path in found.find(inside))
+    with reached(os.fspath(folder)) as (store, inside):
+        return sorted(_url(folder, store, path) for path in store.find(inside))
 
 
 def _url(like: str | os.PathLike[str], store: Any, path: str) -> str:
@@ -252,8 +252,8 @@ def remove(path: str | os.PathLike[str]) -> None:
     if not is_remote(path):
         Path(path).unlink(missing_ok=True)
         return
-    with reached(os.fspath(path)) as (found, inside), contextlib.suppress(FileNotFoundError):
-        found.rm_file(inside)
+    with reached(os.fspath(path)) as (store, inside), contextlib.suppress(FileNotFoundError):
+        store.rm_file(inside)
 
 
 def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
@@ -272,16 +272,16 @@ def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
             shutil.copyfile(path, place)
         return
     if _scheme(path) == _scheme(place):
-        with reached(os.fspath(path)) as (found, inside):
-            found.cp_file(inside, filesystem(os.fspath(place))[1])
+        with reached(os.fspath(path)) as (store, inside):
+            store.cp_file(inside, filesystem(os.fspath(place))[1])
         return
     with opened(path) as file, opened(place, "wb") as copied:
         shutil.copyfileobj(file, copied, 1 << 20)
 
 
 def _scheme(path: str | os.PathLike[str]) -> str:
-    found = _SCHEME.match(os.fspath(path))
-    return found[1] if found else ""
+    match = _SCHEME.match(os.fspath(path))
+    return match[1] if match else ""
 
 
 @contextlib.contextmanager
@@ -292,8 +292,8 @@ def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
         folder: Path, of a folder that is there, or URL.
     """
     if not is_remote(folder):
-        with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as found:
-            yield found
+        with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as temporary:
+            yield temporary
         return
     url = join(folder, f".scratch-{uuid.uuid4().hex}")
     try:
@@ -322,12 +322,12 @@ def digests(folder: str | os.PathLike[str]) -> kept.Digests:
     """Returns the size and the digest of each file in a folder, which are read for it."""
     if not is_remote(folder):
         return kept.digests(Path(folder))
-    found = {}
+    by_name = {}
     for url in find(folder):
         with opened(url) as file:
             hashed = kept.digest(file)
-            found[url.removeprefix(join(folder, ""))] = (file.tell(), hashed)
-    return found
+            by_name[url.removeprefix(join(folder, ""))] = (file.tell(), hashed)
+    return by_name
 
 
 def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str]) -> str | None:
@@ -340,8 +340,8 @@ def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str])
     Returns:
         Path or URL of the file in the copy.
     """
-    found = digests(folder)
-    changed = (name for name, known in digests(original).items() if found.get(name) != known)
+    copied = digests(folder)
+    changed = (name for name, entry in digests(original).items() if copied.get(name) != entry)
     return next((join(folder, name) for name in changed), None)
 
 
@@ -411,10 +411,10 @@ def near(path: str | os.PathLike[str]) -> str:
         place.parent.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryDirectory(dir=place.parent) as aside,
-            reached(url) as (found, inside),
+            reached(url) as (store, inside),
         ):
             copy = os.path.join(aside, place.name)
-            found.get_file(inside, copy)
+            store.get_file(inside, copy)
             os.replace(copy, place)
     return str(place)
 
@@ -435,17 +435,17 @@ def near_folder(path: str | os.PathLike[str]) -> str:
     if not is_remote(path):
         return os.fspath(path)
     url = os.fspath(path).rstrip("/")
-    known = states(url)
-    if not known:
+    listing = states(url)
+    if not listing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
-    key = hashlib.sha256(repr((url, sorted(known.items()))).encode()).hexdigest()[:32]
+    key = hashlib.sha256(repr((url, sorted(listing.items()))).encode()).hexdigest()[:32]
     place = cache() / "folders" / key / url.rpartition("/")[2]
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as aside:
             copy = os.path.join(aside, place.name)
-            fetch(url, [file.removeprefix(f"{url}/") for file in known], copy)
-            if states(url) != known:
+            fetch(url, [file.removeprefix(f"{url}/") for file in listing], copy)
+            if states(url) != listing:
                 expected = "the folder must stay as it is while it is copied"
                 raise InputError(url, received(expected, "one that changed"))
             try:

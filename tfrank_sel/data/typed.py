@@ -150,11 +150,11 @@ def named(batch: Mapping[str, tf.Tensor], features: Mapping[str, Feature]) -> di
     return by_name
 
 
-def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
+def values(item_list: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
     """Returns the features of a list by name, as `tfrank_sel.data.writing` takes them.
 
     Args:
-        one: The list.
+        item_list: The list.
         features: Type of each feature, in the order of its numbers and texts.
 
     Example:
@@ -167,23 +167,23 @@ def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
     by_name: dict[str, Any] = {}
     for name, feature, is_text, span in spans(features):
         if is_text:
-            assert one.texts is not None
-            by_name[name] = [_text(row, feature) for row in one.texts[:, span].tolist()]
+            assert item_list.texts is not None
+            by_name[name] = [_text(row, feature) for row in item_list.texts[:, span].tolist()]
         else:
-            by_name[name] = [_number(row, feature) for row in one.features[:, span]]
+            by_name[name] = [_number(row, feature) for row in item_list.features[:, span]]
         if feature.of == "query":
             by_name[name] = by_name[name][0]
     return by_name
 
 
-def text(one: ItemList, features: Mapping[str, Feature]) -> str:
+def text(item_list: ItemList, features: Mapping[str, Feature]) -> str:
     """Returns a list as JSON lines: a line of features by name, and `doc_id`, for each item."""
-    named = values(one, features)
+    named = values(item_list, features)
     columns = {
-        name: [x] * len(one.doc_ids) if features[name].of == "query" else x
+        name: [x] * len(item_list.doc_ids) if features[name].of == "query" else x
         for name, x in named.items()
     }
-    items = zip(*columns.values(), one.doc_ids, strict=True)
+    items = zip(*columns.values(), item_list.doc_ids, strict=True)
     rows = (dict(zip([*columns, "doc_id"], item, strict=True)) for item in items)
     return "".join(json.dumps(row) + "\n" for row in rows)
 

@@ -163,10 +163,10 @@ def read(
     schema = kind.infer(files)
     if isinstance(kind, RowReader) and not adjacent:
         each = (row for file in files for row in kind.rows(Part(file), schema))
-        found = rows.grouped(each, schema)
+        units = rows.grouped(each, schema)
     else:
-        found = (one for file in files for one in kind.lists(Part(file), schema))
-    yield from strict(found)
+        units = (unit for file in files for unit in kind.lists(Part(file), schema))
+    yield from strict(units)
 
 
 def table(
@@ -227,18 +227,18 @@ def dicts(
         ValueError: As `table`.
     """
     kind = _of_tables(paths, format)
-    for one in (x for path in paths for x in kind.dicts(Part(path), names)):
-        if isinstance(one, Rejected):
-            raise one.error()
-        file, number, record = one
+    for row in (x for path in paths for x in kind.dicts(Part(path), names)):
+        if isinstance(row, Rejected):
+            raise row.error()
+        file, number, record = row
         yield f"{file}, row {number}", record
 
 
 def _of_tables(paths: Sequence[str], format: str | None) -> TableReader:
-    found = reader(paths, None, format)
-    if not isinstance(found, TableReader):
-        raise InputError(paths[0], received("expected a file of a table", found.name))
-    return found
+    table_reader = reader(paths, None, format)
+    if not isinstance(table_reader, TableReader):
+        raise InputError(paths[0], received("expected a file of a table", table_reader.name))
+    return table_reader
 
 
 def _format(path: str) -> str:

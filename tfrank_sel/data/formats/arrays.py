@@ -58,8 +58,8 @@ def array(column: Any, *, may_be_lists: bool = True) -> Any:
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError):
         items = list(column)
     if may_be_lists and any(isinstance(x, list | tuple | np.ndarray) for x in items):
-        found = [None if x is None else x if np.ndim(x) else [x] for x in items]
-        return pa.array([None if x is None else list(map(text, x)) for x in found], _texts_type())
+        lists = [None if x is None else x if np.ndim(x) else [x] for x in items]
+        return pa.array([None if x is None else list(map(text, x)) for x in lists], _texts_type())
     return pa.array([text(x) for x in items], pa.string())
 
 
@@ -80,12 +80,12 @@ def text(value: Any) -> str | None:
         return str(whole) if abs(whole) < EXACT else f"{INVALID}{float(value)!r}"
     if isinstance(value, bytes):
         return decoded(value)
-    found = value if isinstance(value, str) else spelled(str(value))
+    as_text = value if isinstance(value, str) else spelled(str(value))
     try:
-        found.encode()
+        as_text.encode()
     except UnicodeError:  # half a surrogate pair
         return f"{INVALID}{value!r}"
-    return found
+    return as_text
 
 
 def decoded(octets: bytes) -> str:
@@ -185,7 +185,7 @@ def plain(column: Any) -> Any:
     pa = arrow()
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
-    if kind == (wanted := plain_type(kind)):
+    if kind == (target := plain_type(kind)):
         return array
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name != "arrow.uuid":
@@ -201,7 +201,7 @@ def plain(column: Any) -> Any:
         values = plain(pa.compute.list_flatten(array))
         return pa.ListArray.from_arrays(offsets, values, mask=array.is_null())
     try:
-        return array.cast(wanted)
+        return array.cast(target)
     except pa.ArrowInvalid:  # bytes that are no UTF-8
         return _by_value(array, decoded)
 
@@ -246,12 +246,12 @@ def strings(column: Any, *, spell: bool = False) -> np.ndarray:
         as_text = _of_floats(array, as_text)
     # Equal texts share one object.
     encoded = as_text.fill_null("").dictionary_encode()
-    found = encoded.dictionary
+    words = encoded.dictionary
     may_change = spell or not is_text(array.type)
-    if may_change and pa.compute.any(pa.compute.match_substring_regex(found, ANY_SPELLING)).as_py():
+    if may_change and pa.compute.any(pa.compute.match_substring_regex(words, ANY_SPELLING)).as_py():
         for pattern, text in SPELLINGS:
-            found = pa.compute.replace_substring_regex(found, pattern, text)
-    return np.asarray(found.to_pylist(), np.object_)[np.asarray(encoded.indices)]
+            words = pa.compute.replace_substring_regex(words, pattern, text)
+    return np.asarray(words.to_pylist(), np.object_)[np.asarray(encoded.indices)]
 
 
 def _of_floats(array: Any, as_text: Any) -> Any:
@@ -275,8 +275,8 @@ def _of_floats(array: Any, as_text: Any) -> Any:
 
 def mask_of(texts: np.ndarray, is_one: Callable[[str], bool]) -> np.ndarray:
     """Returns a mask of the texts with a property, which is computed once for equal texts."""
-    found = [x for x in set(texts.ravel().tolist()) if is_one(x)]
-    return np.isin(texts, found) if found else np.zeros(texts.shape, bool)
+    matching = [x for x in set(texts.ravel().tolist()) if is_one(x)]
+    return np.isin(texts, matching) if matching else np.zeros(texts.shape, bool)
 
 
 def floats(column: Any, *, words: bool = True) -> np.ndarray:
@@ -318,9 +318,9 @@ def day_and_second(seconds: np.ndarray) -> np.ndarray:
     """
     days = np.floor(np.where(np.isinf(seconds), 0.0, seconds) / DAY)
     # a request holds whole seconds
-    found = np.stack([days, np.floor(seconds - days * DAY)], axis=1).astype(np.float32)
-    found[np.isinf(seconds) | (days < _DAYS[0]) | (days > _DAYS[1])] = np.inf
-    return found
+    pairs = np.stack([days, np.floor(seconds - days * DAY)], axis=1).astype(np.float32)
+    pairs[np.isinf(seconds) | (days < _DAYS[0]) | (days > _DAYS[1])] = np.inf
+    return pairs
 
 
 def zero_or_one(numbers: np.ndarray) -> np.ndarray:
@@ -376,8 +376,8 @@ def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.n
             return _float64(words.cast(kind))
         except arrow().ArrowInvalid:
             continue
-    found = [np.nan if word is None else parse(word) for word in words.to_pylist()]
-    return np.array(found, np.float64)
+    values = [np.nan if word is None else parse(word) for word in words.to_pylist()]
+    return np.array(values, np.float64)
 
 
 def _spelled(array: Any) -> Any:
@@ -404,12 +404,12 @@ def _instant(word: str) -> float:
     if len(word) != len("20240229") and math.isfinite(seconds := _float(word)):
         return math.floor(seconds)
     try:
-        found = datetime.datetime.fromisoformat(word)
+        instant = datetime.datetime.fromisoformat(word)
     except ValueError:
         return math.inf
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=datetime.UTC)
-    return math.floor(found.replace(microsecond=0).timestamp())
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=datetime.UTC)
+    return math.floor(instant.replace(microsecond=0).timestamp())
 
 
 def _vectors(column: Any, size: int) -> np.ndarray:
@@ -421,11 +421,11 @@ def _vectors(column: Any, size: int) -> np.ndarray:
     if not is_list(array.type):
         return np.broadcast_to(floats(array)[:, None], [len(array), size])
     lengths = np.asarray(pa.compute.list_value_length(array).fill_null(-1))
-    found = np.full([len(array), size], np.inf, np.float32)
-    found[lengths < 0] = np.nan
+    vectors = np.full([len(array), size], np.inf, np.float32)
+    vectors[lengths < 0] = np.nan
     is_whole = lengths == size
-    found[is_whole] = floats(array.filter(pa.array(is_whole)).flatten()).reshape(-1, size)
-    return found
+    vectors[is_whole] = floats(array.filter(pa.array(is_whole)).flatten()).reshape(-1, size)
+    return vectors
 
 
 def _sets(array: Any, max_values: int) -> np.ndarray:
@@ -442,6 +442,6 @@ def _sets(array: Any, max_values: int) -> np.ndarray:
     starts = np.searchsorted(rows, np.arange(len(array)))
     places = np.arange(len(rows)) - starts[rows]
     is_kept = places < max_values
-    found = np.full([len(array), max_values], "", np.object_)
-    found[rows[is_kept], places[is_kept]] = values[is_kept]
-    return found
+    padded = np.full([len(array), max_values], "", np.object_)
+    padded[rows[is_kept], places[is_kept]] = values[is_kept]
+    return padded

@@ -45,7 +45,7 @@ class ParquetReader(TableReader):
             schema = parquet.read_schema(file)
         partitions = [_partition(path, x) for x in files]
         for name in partitions[0]:
-            texts = {found[name] for found in partitions if found.get(name) is not None}
+            texts = {partition[name] for partition in partitions if partition.get(name) is not None}
             is_whole = bool(texts) and all(text.lstrip("-").isdecimal() for text in texts if text)
             schema = schema.append(pa.field(name, pa.int64() if is_whole else pa.string()))
         return schema
@@ -88,8 +88,8 @@ def _files(path: str) -> list[str]:
     """The file, or the files of a folder without the hidden files of Spark."""
     if not stores.is_dir(path):
         return [path]
-    found = [x for x in stores.find(path) if x.endswith(ParquetReader.suffixes)]
-    shown = [x for x in found if not any(y[0] in "._" for y in _within(path, x).split("/"))]
+    paths = [x for x in stores.find(path) if x.endswith(ParquetReader.suffixes)]
+    shown = [x for x in paths if not any(y[0] in "._" for y in _within(path, x).split("/"))]
     if not shown:
         raise InputError(path, received("expected Parquet files in the folder", "none"))
     return shown
@@ -187,8 +187,8 @@ class RecordReader(Reader):
                     reason = f"{batch.rows.faults[fault]} in item {fault - items.start + 1}"
                     yield Rejected(part.path, "record", number, reason)
                     continue
-                found = batch.rows.take(slice(items.start, items.stop))
-                yield rows.listed(query, found, context, schema)
+                of_query = batch.rows.take(slice(items.start, items.stop))
+                yield rows.listed(query, of_query, context, schema)
 
 
 class ElwcReader(RecordReader):

@@ -37,16 +37,16 @@ class Part:
     stop: int | None = None
 
 
-def spaced(found: Sequence[_T], count: int = 32) -> list[_T]:
+def spaced(values: Sequence[_T], count: int = 32) -> list[_T]:
     """Returns at most `count` evenly spaced elements, the first and the last among them.
 
     Example:
         >>> spaced(range(10), 4)
         [0, 3, 6, 9]
     """
-    if len(found) <= count:
-        return list(found)
-    return [found[i * (len(found) - 1) // (count - 1)] for i in range(count)]
+    if len(values) <= count:
+        return list(values)
+    return [values[i * (len(values) - 1) // (count - 1)] for i in range(count)]
 
 
 class Reader(abc.ABC):
@@ -165,17 +165,17 @@ class LineReader(Reader):
     ) -> Iterator[Rejected]:
         starts = {path: [part.start for part in of_file] for path, of_file in parts.items()}
         before: dict[str, list[int]] = {}
-        for one in rejected:
-            if one.number is None:
-                yield one
+        for fault in rejected:
+            if fault.number is None:
+                yield fault
                 continue
-            of_file = starts[one.file]
-            if place := bisect.bisect_left(of_file, one.number) - 1:
-                if one.file not in before:
-                    before[one.file] = lines.before(one.file, of_file, self.counts)
-                first = before[one.file][place] - self.heading
-                one = dataclasses.replace(one, number=one.number - of_file[place] + first)
-            yield one
+            of_file = starts[fault.file]
+            if place := bisect.bisect_left(of_file, fault.number) - 1:
+                if fault.file not in before:
+                    before[fault.file] = lines.before(fault.file, of_file, self.counts)
+                first = before[fault.file][place] - self.heading
+                fault = dataclasses.replace(fault, number=fault.number - of_file[place] + first)
+            yield fault
 
     def counts(self, line: bytes) -> bool:
         """Whether a line is counted; all are by default."""

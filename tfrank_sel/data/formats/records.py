@@ -61,9 +61,9 @@ def kinds(paths: Sequence[str], parser: RecordParser) -> tuple[Kinds, Kinds]:
     items: Kinds = {}
     context: Kinds = {}
     for of_items, of_query in _sample(paths, parser):
-        for found, features in ((items, of_items), (context, [of_query])):
-            for name, kind, known in _values(features):
-                found.setdefault(name, (kind, len(known)))
+        for into, features in ((items, of_items), (context, [of_query])):
+            for name, kind, values in _values(features):
+                into.setdefault(name, (kind, len(values)))
     return items, context
 
 
@@ -77,21 +77,21 @@ def tables(paths: Sequence[str], parser: RecordParser) -> tuple[Any, Any]:
     items: dict[str, list[list[Any]]] = collections.defaultdict(list)
     context: dict[str, list[list[Any]]] = collections.defaultdict(list)
     for of_items, of_query in _sample(paths, parser):
-        for found, features in ((items, of_items), (context, [of_query])):
-            for name, _, known in _values(features):
-                found[name].append([text(x) if isinstance(x, bytes) else x for x in known])
+        for columns, features in ((items, of_items), (context, [of_query])):
+            for name, _, values in _values(features):
+                columns[name].append([text(x) if isinstance(x, bytes) else x for x in values])
     return _table(items), _table(context)
 
 
 def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
     """Makes a table of the values of each feature, scalar if no item has several."""
     longest = max(map(len, columns.values()), default=0)
-    found = {}
+    by_name = {}
     for name, column in columns.items():
-        is_plain = all(len(known) == 1 for known in column)
+        is_plain = all(len(values) == 1 for values in column)
         nothing = [None] * (longest - len(column))
-        found[name] = arrays.array([*([x for [x] in column] if is_plain else column), *nothing])
-    return arrays.arrow().table(found)
+        by_name[name] = arrays.array([*([x for [x] in column] if is_plain else column), *nothing])
+    return arrays.arrow().table(by_name)
 
 
 def _sample(
@@ -107,19 +107,19 @@ def _sample(
 
 def _values(features: Iterable[_Features]) -> Iterator[tuple[str, str, Sequence[Any]]]:
     """Yields name, kind and values of each feature with a value."""
-    for name, feature in (pair for one in features for pair in one.items()):
+    for name, feature in (pair for item in features for pair in item.items()):
         kind = feature.WhichOneof("kind")
         if kind is not None and (values := getattr(feature, kind).value):
             yield name, kind, values
 
 
-def mismatch(record: bytes, parser: RecordParser, wanted: ListFeatures) -> str:
+def mismatch(record: bytes, parser: RecordParser, expected: ListFeatures) -> str:
     """Returns the first feature of a record that has another kind or size; else an empty text."""
     try:
         items, context = parser.features(record)
     except (message.DecodeError, *Unreadable):
         return ""
-    for kinds, features in ((wanted.items, items), (wanted.context, [context])):
+    for kinds, features in ((expected.items, items), (expected.context, [context])):
         for name, kind, values in _values(features):
             size = tf.TensorShape(getattr(kinds.get(name), "shape", [])).num_elements()
             is_fixed = isinstance(kinds.get(name), tf.io.FixedLenFeature)
@@ -174,14 +174,14 @@ def text(value: bytes | int | float) -> str:
 
 def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:
     examples, context, _ = (x.numpy() for x in elwc.split(tf.constant([record])))
-    return [_example(one) for one in examples[0]], _example(context[0])
+    return [_example(item) for item in examples[0]], _example(context[0])
 
 
 def _of_example_in_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
     outer = _example(record)
     context = outer["serialized_context"].bytes_list.value or [b""]
     examples = outer["serialized_examples"].bytes_list.value
-    return [_example(one) for one in examples], _example(context[0])
+    return [_example(item) for item in examples], _example(context[0])
 
 
 def _of_sequence_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
@@ -234,7 +234,7 @@ class Batch:
         """Yields the number of each record, its query, the range of its rows and its context."""
         stops = np.cumsum(self.sizes).tolist()
         for i, (number, query) in enumerate(zip(self.numbers, self.queries, strict=True)):
-            context = {name: found[i] for name, found in self.context.items()}
+            context = {name: values[i] for name, values in self.context.items()}
             yield number, query, range(stops[i] - int(self.sizes[i]), stops[i]), context
 
 
@@ -307,14 +307,14 @@ def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Batch |
         try:
             yield parse(chunk)
         except Unreadable:  # at least one record is malformed: find out which, and why
-            for one in chunk:
+            for number, record in chunk:
                 try:
-                    yield parse([one])
+                    yield parse([(number, record)])
                 except Unreadable as error:
                     expected = f"a record must be {parser.name}, and text UTF-8"
-                    reason = mismatch(one[1], parser, features)
+                    reason = mismatch(record, parser, features)
                     reason = reason or received(expected, first_line(error))
-                    yield Rejected(path, "record", one[0], reason)
+                    yield Rejected(path, "record", number, reason)
 
 
 def _parser(
@@ -333,17 +333,17 @@ def _parser(
         named = zip(parsed[schema.columns.query], chunk, strict=True)
         queries = [text(name) or _digest(record) for name, (_, record) in named]
         context = {
-            name: _floats(found).tolist() if is_number else list(map(text, found.tolist()))
+            name: _floats(values).tolist() if is_number else list(map(text, values.tolist()))
             for name, is_number in schema.context.items()
             # what is a feature of items, too, is that of the first: the only one of an example
-            for found in [parsed[name] if name in features.context else parsed[name][:, 0]]
+            for values in [parsed[name] if name in features.context else parsed[name][:, 0]]
         }
 
         def of_items(name: str) -> np.ndarray:
-            found = parsed[name]
+            values = parsed[name]
             if name in features.context:
-                return np.repeat(found, sizes, axis=0)
-            return found[parsed[features.mask]]
+                return np.repeat(values, sizes, axis=0)
+            return values[parsed[features.mask]]
 
         place = (path, np.repeat(numbers, sizes))
         items = _rows(place, np.repeat(np.array(queries, np.object_), sizes), of_items, schema)
@@ -386,28 +386,28 @@ def _rows(
     )
 
 
-def list_features(found: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:
+def list_features(of_file: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:
     """Returns the features to parse, each optional and of the kind in the file.
 
     Args:
-        found: The kinds, as `kinds` returns them.
+        of_file: The kinds, as `kinds` returns them.
         schema: Schema of the lists.
     """
-    (kinds, of_query), columns = found, schema.columns
+    (kinds, of_query), columns = of_file, schema.columns
     default = None if schema.types else 0
     items, context = dict[str, Any](), dict[str, Any]()
     for name, feature in schema.features.items():
-        into, known = (context, of_query) if feature.of == "query" else (items, kinds)
+        into, stored = (context, of_query) if feature.of == "query" else (items, kinds)
         if isinstance(feature, Set):
-            into[name] = tf.io.RaggedFeature(DTYPES[known.get(name, ("bytes_list", 1))[0]])
+            into[name] = tf.io.RaggedFeature(DTYPES[stored.get(name, ("bytes_list", 1))[0]])
         elif feature.texts(name):
-            into[name] = _fixed(known, name, "bytes_list")
+            into[name] = _fixed(stored, name, "bytes_list")
         else:
             size = feature.size if isinstance(feature, Vector) else 1
-            into[name] = _fixed(known, name, "float_list", size, default)
+            into[name] = _fixed(stored, name, "float_list", size, default)
     for role, name in columns.measures.items():
-        into, known = (context, of_query) if role == "list_weight" else (items, kinds)
-        into[name] = _fixed(known, name, "float_list")
+        into, stored = (context, of_query) if role == "list_weight" else (items, kinds)
+        into[name] = _fixed(stored, name, "float_list")
     items[columns.doc_id] = _fixed(kinds, columns.doc_id, "bytes_list")
     for name in schema.context:
         if name not in {*items, *context}:
@@ -433,24 +433,24 @@ def _fixed(
     return tf.io.FixedLenFeature([size], dtype, [default] * size)
 
 
-def _numbers(found: np.ndarray, feature: Feature) -> np.ndarray:
+def _numbers(values: np.ndarray, feature: Feature) -> np.ndarray:
     """Parsed values as the numbers of a feature, `[items, k]`."""
     if isinstance(feature, Timestamp):
-        return arrays.day_and_second(_floats(found, np.float64))
-    numbers = _floats(found).reshape(len(found), len(feature.numbers("")))
+        return arrays.day_and_second(_floats(values, np.float64))
+    numbers = _floats(values).reshape(len(values), len(feature.numbers("")))
     return arrays.zero_or_one(numbers) if isinstance(feature, Bool) else numbers
 
 
-def _floats(found: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-    if found.dtype == np.int64:
-        return np.where(found == MISSING_INTEGER, np.nan, found).astype(dtype)
-    return np.asarray(found, dtype)
+def _floats(values: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+    if values.dtype == np.int64:
+        return np.where(values == MISSING_INTEGER, np.nan, values).astype(dtype)
+    return np.asarray(values, dtype)
 
 
-def _texts(found: np.ndarray, spell: Callable[[str], str] = str) -> np.ndarray:
+def _texts(values: np.ndarray, spell: Callable[[str], str] = str) -> np.ndarray:
     """Parsed values as texts, `[items, k]`."""
-    texts = np.array([spell(text(one)) for one in found.ravel().tolist()], np.object_)
-    return texts.reshape(len(found), found.shape[1] if found.ndim > 1 else 1)
+    texts = np.array([spell(text(value)) for value in values.ravel().tolist()], np.object_)
+    return texts.reshape(len(values), values.shape[1] if values.ndim > 1 else 1)
 
 
 def _digest(record: bytes) -> str:

@@ -106,10 +106,10 @@ def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
     if measures.keys() == {"label"}:
         return None
     labels = measures["label"]
-    found = measures.get("weight", np.float32(1.0)) * measures.get("list_weight", np.float32(1.0))
+    product = measures.get("weight", np.float32(1.0)) * measures.get("list_weight", np.float32(1.0))
     with np.errstate(divide="ignore", invalid="ignore"):  # such rows are faults
-        found = found / np.where(labels > 0.0, measures.get("propensity", 1.0), 1.0)
-    return np.broadcast_to(found, labels.shape).astype(np.float32)
+        product = product / np.where(labels > 0.0, measures.get("propensity", 1.0), 1.0)
+    return np.broadcast_to(product, labels.shape).astype(np.float32)
 
 
 def faults(
@@ -130,33 +130,33 @@ def faults(
         value_of: Returns the original value of a column in a row.
         ids: Identifiers, by their column.
     """
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
 
-    def add(name: str, wanted: str, is_bad: np.ndarray) -> None:
+    def add(name: str, rule: str, is_bad: np.ndarray) -> None:
         for row in np.flatnonzero(is_bad).tolist():
-            if row not in found:
-                found[row] = received(f"{name!r} must be {wanted}", shown(value_of(name, row)))
+            if row not in reasons:
+                reasons[row] = received(f"{name!r} must be {rule}", shown(value_of(name, row)))
 
     for role, name in schema.columns.measures.items():
-        wanted, accepts = _MEASURES[role]
-        add(name, wanted, ~(np.isfinite(measures[role]) & accepts(measures[role])))
+        rule, accepts = _MEASURES[role]
+        add(name, rule, ~(np.isfinite(measures[role]) & accepts(measures[role])))
     if not np.isfinite(features).all():
         for name, feature, is_text, columns in spans(schema.features):
             if not is_text:
                 add(name, _wanted(feature), _is_bad(features[:, columns], feature))
-    known = dict(ids or {})
+    blocks = dict(ids or {})
     if texts is not None:
         for name, _, is_text, columns in spans(schema.features):
             if is_text:
-                known[name] = texts[:, columns]
-    for name, block in known.items():
+                blocks[name] = texts[:, columns]
+    for name, block in blocks.items():
         is_integer = getattr(schema.features.get(name), "dtype", "string") == "int64"
         if not is_integer and INVALID not in "".join(block.ravel().tolist()):
             continue
-        wanted, is_bad = ("an integer", _is_no_integer) if is_integer else (TEXT, is_invalid)
+        rule, is_bad = ("an integer", _is_no_integer) if is_integer else (TEXT, is_invalid)
         found_bad = mask_of(block, is_bad).reshape(len(block), block.size // max(len(block), 1))
-        add(name, wanted, np.any(found_bad, axis=1))
-    return found
+        add(name, rule, np.any(found_bad, axis=1))
+    return reasons
 
 
 def _is_bad(block: np.ndarray, feature: Feature) -> np.ndarray:
@@ -215,8 +215,8 @@ def adjacent(
         rest: The rows after it, as in `runs`.
         is_first: Whether this is the first part.
     """
-    for one in runs(_pieces(chunks), _pieces(rest), is_first=is_first):
-        yield one if isinstance(one, Rejected) else joined(one[1], schema)
+    for run in runs(_pieces(chunks), _pieces(rest), is_first=is_first):
+        yield run if isinstance(run, Rejected) else joined(run[1], schema)
 
 
 def _pieces(chunks: Iterable[Rows | Rejected]) -> Iterator[tuple[str, Rows] | Rejected]:

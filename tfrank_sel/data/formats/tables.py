@@ -84,12 +84,12 @@ class TableReader(RowReader):
         pa = arrow()
         schema = self.schema(path)
         names = [name for name in schema.names if schema.names.count(name) == 1]
-        found = []
+        chunks = []
         for part in spaced(self.parts(path), _PARTS):
             tables = (x[2] for x in self.read(part, names) if not isinstance(x, Rejected))
             if (first := next((x for x in tables if x.num_rows), None)) is not None:
-                found.append(pa.table({name: first[name] for name in names}))
-        return whole(list(enumerate(found)))[0] if found else schema.empty_table()
+                chunks.append(pa.table({name: first[name] for name in names}))
+        return whole(list(enumerate(chunks)))[0] if chunks else schema.empty_table()
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         sample, left_out = self.sampled(paths, self.columns.required)
@@ -120,7 +120,7 @@ class TableReader(RowReader):
             repeated |= {x: f"{count} columns have this name" for x, count in counts.items()}
             once = [i for i, x in enumerate(sample.schema.names) if x not in counts]
             samples[path] = sample.select(once)
-        filled = [one for one in samples.items() if one[1].num_rows]
+        filled = [(path, table) for path, table in samples.items() if table.num_rows]
         sample, lacking = whole(filled or list(samples.items()))
         return sample, {**lacking, **repeated}
 
@@ -144,11 +144,11 @@ class TableReader(RowReader):
         Raises:
             InputError: If the file cannot be read.
         """
-        for found in self.read(part, (), names):
-            if isinstance(found, Rejected):
-                yield found
+        for chunk in self.read(part, (), names):
+            if isinstance(chunk, Rejected):
+                yield chunk
                 continue
-            path, numbers, table = found
+            path, numbers, table = chunk
             with readable(path):
                 columns = {name: _of_python(table[name]) for name in table.schema.names}
                 each = arrow().table(columns).to_pylist()
@@ -156,11 +156,11 @@ class TableReader(RowReader):
 
     def _unchecked(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
         needed = [*self.columns.required, *schema.features]
-        for found in self.read(part, needed, [self.columns.doc_id]):
-            if isinstance(found, Rejected):
-                yield found
+        for chunk in self.read(part, needed, [self.columns.doc_id]):
+            if isinstance(chunk, Rejected):
+                yield chunk
             else:
-                path, numbers, table = found
+                path, numbers, table = chunk
                 yield of_table((path, numbers), table, schema)
 
     def read(
@@ -186,12 +186,12 @@ class TableReader(RowReader):
                 check(piece.path, [*there, *constants], needed)
                 names = dict.fromkeys([*needed, *optional])
                 given = [x for x in names if x in constants]
-                wanted = [x for x in names if x in there and x not in constants]
-                for found in self.tables(piece, wanted):
-                    if isinstance(found, Rejected):
-                        yield found
+                own_names = [x for x in names if x in there and x not in constants]
+                for chunk in self.tables(piece, own_names):
+                    if isinstance(chunk, Rejected):
+                        yield chunk
                         continue
-                    numbers, table = found
+                    numbers, table = chunk
                     for name in given:
                         value = pa.scalar(constants[name], pa.string())
                         table = table.append_column(name, pa.repeat(value, table.num_rows))
@@ -208,9 +208,9 @@ def readable(place: str, what: str = "a readable table") -> Iterator[None]:
         raise InputError(place, reason) from error
 
 
-def check(place: str, names: Sequence[str], wanted: Sequence[str]) -> None:
+def check(place: str, names: Sequence[str], required: Sequence[str]) -> None:
     """Raises an `InputError` if a table lacks a column, or has two of its name."""
-    for name in wanted:
+    for name in required:
         if name not in names:
             raise InputError(place, received(f"expected a column {name!r}", list(names)))
         if (count := list(names).count(name)) > 1:
@@ -231,8 +231,8 @@ def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
     """
     numbers = {place: _numbers(schema) for place, schema in schemas.items()}
     names = dict.fromkeys(x for schema in schemas.values() for x in schema.names)
-    known = {x for found in numbers.values() for x in found} - set(columns.others)
-    free = [x for x in names if x in known and not is_index(x)]
+    numeric = {x for own in numbers.values() for x in own} - set(columns.others)
+    free = [x for x in names if x in numeric and not is_index(x)]
     for place, schema in schemas.items():
         check(place, schema.names, [*columns.required, *(columns.features or free)])
         fits(place, schema, columns)
@@ -246,7 +246,7 @@ def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
         raise InputError(place, received("expected a column of numbers", schema.names))
     return Schema(
         columns.types or dict.fromkeys(columns.features or free, Number(missing=REFUSE)),
-        {name: all(name in found for found in numbers.values()) for name in columns.context},
+        {name: all(name in own for own in numbers.values()) for name in columns.context},
         columns,
     )
 
@@ -365,11 +365,11 @@ def propose(
     for field in schema:
         if field.name in columns.others:
             continue
-        found = _type(field, sample[field.name])
-        if isinstance(found, str):
-            left_out[field.name] = found
+        proposal = _type(field, sample[field.name])
+        if isinstance(proposal, str):
+            left_out[field.name] = proposal
         else:
-            features[field.name] = found
+            features[field.name] = proposal
     return features, left_out
 
 
@@ -384,21 +384,21 @@ def whole(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, str]]:
         columns, with the reasons.
     """
     pa = arrays.arrow()
-    found, left_out = dict[str, Any](), dict[str, str]()
+    columns, left_out = dict[str, Any](), dict[str, str]()
     for name in dict.fromkeys(name for _, table in samples for name in table.schema.names):
         lacking = [path for path, table in samples if name not in table.schema.names]
         if lacking:
             left_out[name] = f"{lacking[0]} has no such column"
         else:
-            found[name] = joined([table[name] for _, table in samples])
-    return pa.table(found), left_out
+            columns[name] = joined([table[name] for _, table in samples])
+    return pa.table(columns), left_out
 
 
 def joined(columns: list[Any]) -> Any:
     """Joins Arrow columns of several types to one, of texts if there is no other."""
     pa = arrays.arrow()
-    known = [x for x in columns if len(x) and not pa.types.is_null(x.type)] or columns
-    if all(x.type == (kind := known[0].type) for x in known):
+    typed = [x for x in columns if len(x) and not pa.types.is_null(x.type)] or columns
+    if all(x.type == (kind := typed[0].type) for x in typed):
         chunks = [y for x in columns for y in getattr(x, "chunks", [x])]
         same = [x if x.type == kind else pa.nulls(len(x), kind) for x in chunks]
         return pa.chunked_array(same, kind)
@@ -415,30 +415,30 @@ def _of_python(column: Any) -> Any:
     is_known = types.is_nested(kind) or types.is_null(kind) or types.is_boolean(kind)
     if is_known or arrays.is_number(kind):
         return column
-    found = arrays.strings(column)
-    return arrow().array(found, mask=found == "")
+    texts = arrays.strings(column)
+    return arrow().array(texts, mask=texts == "")
 
 
-def _type(field: Any, found: Any) -> Feature | str:
+def _type(field: Any, column: Any) -> Feature | str:
     """The type of a column, or the reason why there is none."""
     types = arrays.arrow().types
     if is_index(field.name):
         return "it is the index of a pandas frame"
-    if found.null_count == len(found):
+    if column.null_count == len(column):
         return "it has no value"
     is_encoded = types.is_dictionary(field.type)
     kind = field.type.value_type if is_encoded else field.type
     if arrays.is_binary(kind):
         return f"it is of type {kind}"
-    found = arrays.plain(found)
-    kind = found.type
+    column = arrays.plain(column)
+    kind = column.type
     if arrays.is_list(kind):
-        return _of_lists(kind.value_type, found)
+        return _of_lists(kind.value_type, column)
     if types.is_nested(kind) or arrays.is_span(kind):
         return f"it is of type {kind}"
-    distinct, known = len(found.unique().drop_null()), len(found) - found.null_count
-    if distinct == 1 and known == len(found):
-        return f"it has one value in {len(found)} sampled rows"
+    distinct, present = len(column.unique().drop_null()), len(column) - column.null_count
+    if distinct == 1 and present == len(column):
+        return f"it has one value in {len(column)} sampled rows"
     if types.is_boolean(kind):
         return Bool()
     if types.is_temporal(kind):
@@ -447,17 +447,17 @@ def _type(field: Any, found: Any) -> Feature | str:
         return Number()
     if is_encoded and types.is_integer(kind):
         return Category(dtype="int64")
-    if distinct > _MOST_DISTINCT * known:
-        return f"its texts almost all differ: {distinct} in {known} rows"
+    if distinct > _MOST_DISTINCT * present:
+        return f"its texts almost all differ: {distinct} in {present} rows"
     return Category()
 
 
-def _of_lists(kind: Any, found: Any) -> Feature | str:
+def _of_lists(kind: Any, column: Any) -> Feature | str:
     if arrays.is_text(kind):
         return Set()
     if not arrays.is_number(kind):
         return f"it is of lists of type {kind}"
-    sizes = arrays.arrow().compute.list_value_length(found).unique().drop_null().to_pylist()
+    sizes = arrays.arrow().compute.list_value_length(column).unique().drop_null().to_pylist()
     if len(sizes) > 1:
         return f"its lists have {min(sizes)} to {max(sizes)} numbers"
     return Vector(size=sizes[0]) if sizes[0] else "it has no value"

@@ -37,8 +37,8 @@ class DelimitedReader(LineReader, TableReader):
     heading = 1
 
     def parts(self, path: str) -> Sequence[Part]:
-        found = super().parts(path)
-        return found if len(found) == 1 or self._is_by_line(path) else [Part(path)]
+        parts = super().parts(path)
+        return parts if len(parts) == 1 or self._is_by_line(path) else [Part(path)]
 
     def counts(self, line: bytes) -> bool:
         return bool(line.strip(b"\r\n"))
@@ -197,9 +197,9 @@ class JsonlReader(LineReader, TableReader):
         try:
             return _parsed(rows, ())
         except arrow().ArrowInvalid:
-            _, _, found = _objects(path, numbers, rows)
-            names = dict.fromkeys(name for one in found for name in one)
-            columns = {name: [one.get(name) for one in found] for name in names}
+            _, _, objects = _objects(path, numbers, rows)
+            names = dict.fromkeys(name for record in objects for name in record)
+            columns = {name: [record.get(name) for record in objects] for name in names}
             return arrow().table({x: _mostly(column) for x, column in columns.items()})
 
     def tables(
@@ -217,9 +217,9 @@ class JsonlReader(LineReader, TableReader):
                     table = _parsed(rows, texts)
                 _check_exact(table, self.columns.texts)
             except pa.ArrowInvalid:  # a line is malformed, or a field has several types
-                bad, numbers, found = _objects(part.path, numbers, rows)
+                bad, numbers, objects = _objects(part.path, numbers, rows)
                 yield from bad
-                table = self._table(found, names)
+                table = self._table(objects, names)
             nothing = pa.nulls(len(table))
             columns = {x: table[x] if x in table.schema.names else nothing for x in names}
             yield numbers, pa.table(columns)
@@ -227,16 +227,16 @@ class JsonlReader(LineReader, TableReader):
     def dicts(self, part: Part, names: Sequence[str]) -> Iterator[Row | Rejected]:
         with readable(part.path):
             for numbers, rows in _chunks(part):
-                bad, kept, found = _objects(part.path, numbers, rows)
+                bad, kept, objects = _objects(part.path, numbers, rows)
                 yield from bad
-                each = zip(kept.tolist(), found, strict=True)
+                each = zip(kept.tolist(), objects, strict=True)
                 yield from ((part.path, number, x) for number, x in each)
 
-    def _table(self, found: list[dict[str, Any]], names: Sequence[str]) -> Any:
+    def _table(self, objects: list[dict[str, Any]], names: Sequence[str]) -> Any:
         types = self.columns.types
         lists = [x for x in names if isinstance(types.get(x), Set | Vector)]
         return arrow().table(
-            {x: array([one.get(x) for one in found], may_be_lists=x in lists) for x in names}
+            {x: array([row.get(x) for row in objects], may_be_lists=x in lists) for x in names}
         )
 
 
@@ -285,7 +285,7 @@ def _objects(
     path: str, numbers: np.ndarray, rows: list[bytes]
 ) -> tuple[list[Rejected], np.ndarray, list[dict[str, Any]]]:
     """The rows without an object; the numbers and the objects of the others."""
-    bad, kept, found = list[Rejected](), list[int](), list[dict[str, Any]]()
+    bad, kept, objects = list[Rejected](), list[int](), list[dict[str, Any]]()
     for number, line in zip(numbers.tolist(), rows, strict=True):
         text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
         try:
@@ -299,8 +299,8 @@ def _objects(
             bad.append(Rejected(path, "row", number, reason, text))
             continue
         kept.append(number)
-        found.append(value)
-    return bad, np.array(kept, np.int64), found
+        objects.append(value)
+    return bad, np.array(kept, np.int64), objects
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -336,10 +336,10 @@ class LetorReader(LineReader):
 
     def infer(self, paths: Sequence[str]) -> Schema:
         """Returns the schema, with the number of features from `columns` or from all files."""
-        found = self.columns.num_features or max(letor.num_features(path) for path in paths)
-        packed = Vector(size=found, missing=REFUSE, within_list=True)
+        size = self.columns.num_features or max(letor.num_features(path) for path in paths)
+        packed = Vector(size=size, missing=REFUSE, within_list=True)
         return Schema({"features": packed}, columns=self.columns)
 
     def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
-        for one in letor.scan(part.path, len(schema.names), part.start, part.stop):
-            yield Found(one) if isinstance(one, ItemList) else one
+        for unit in letor.scan(part.path, len(schema.names), part.start, part.stop):
+            yield Found(unit) if isinstance(unit, ItemList) else unit

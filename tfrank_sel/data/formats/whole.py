@@ -72,10 +72,10 @@ def read(
     values = {role: [np.empty(0, object)] for role in ids}
     values |= {role: [np.empty(0)] for role in numbers}
     kept = []
-    for path, table, found in _valid(chunks, ids, numbers, rules, rejected):
-        for role, array in found.items():
+    for path, table, by_role in _valid(chunks, ids, numbers, rules, rejected):
+        for role, array in by_role.items():
             values[role].append(array)
-        texts = {name: pa.array(found[role], pa.string()) for role, name in ids.items()}
+        texts = {name: pa.array(by_role[role], pa.string()) for role, name in ids.items()}
         there = [x for x in kinds if x in table.schema.names]
         columns = {x: texts.get(x, _plain(table[x], kinds[x])) for x in there}
         kept.append((path, pa.table(columns)))
@@ -107,56 +107,56 @@ def _valid(
     rejected: list[Rejected] | None,
 ) -> Iterator[tuple[str, Any, dict[str, np.ndarray]]]:
     """The valid rows of tables, and the values of each role."""
-    wanted = dict.fromkeys(ids.values(), tables.TEXT)
-    wanted |= dict.fromkeys(numbers.values(), tables.NUMBER)
-    for one in chunks:
-        if isinstance(one, Rejected):
-            _reject([one], rejected)
+    roles = dict.fromkeys(ids.values(), tables.TEXT)
+    roles |= dict.fromkeys(numbers.values(), tables.NUMBER)
+    for chunk in chunks:
+        if isinstance(chunk, Rejected):
+            _reject([chunk], rejected)
             continue
-        path, places, table = one
-        tables.check_types(path, table.schema, wanted)
+        path, places, table = chunk
+        tables.check_types(path, table.schema, roles)
         with tables.readable(path):
-            found = {role: arrays.strings(table[name]) for role, name in ids.items()}
-            found |= {role: arrays.doubles(table[name]) for role, name in numbers.items()}
-        bad = _faults(table, found, {**ids, **numbers}, rules)
+            by_role = {role: arrays.strings(table[name]) for role, name in ids.items()}
+            by_role |= {role: arrays.doubles(table[name]) for role, name in numbers.items()}
+        bad = _faults(table, by_role, {**ids, **numbers}, rules)
         faults = [Rejected(path, "row", int(places[i]), x) for i, x in sorted(bad.items())]
         _reject(faults, rejected)
         if bad:
             kept = np.delete(np.arange(table.num_rows), list(bad))
             with tables.readable(path):
                 table = table.take(arrays.arrow().array(kept))
-            found = {role: array[kept] for role, array in found.items()}
-        yield path, table, found
+            by_role = {role: array[kept] for role, array in by_role.items()}
+        yield path, table, by_role
 
 
-def _reject(found: Sequence[Rejected], rejected: list[Rejected] | None) -> None:
-    if found and rejected is None:
-        raise found[0].error()
+def _reject(faults: Sequence[Rejected], rejected: list[Rejected] | None) -> None:
+    if faults and rejected is None:
+        raise faults[0].error()
     if rejected is not None:
-        rejected.extend(found)
+        rejected.extend(faults)
 
 
 def _faults(
     table: Any,
-    found: Mapping[str, np.ndarray],
+    by_role: Mapping[str, np.ndarray],
     names: Mapping[str, str],
     rules: Mapping[str, Rule],
 ) -> dict[int, str]:
     """The first broken rule of each invalid row."""
     faults: dict[int, str] = {}
-    for role, values in found.items():
+    for role, values in by_role.items():
         if values.dtype == object:
-            wanted, is_bad = (
+            rule, is_bad = (
                 rows.TEXT,
                 arrays.mask_of(values, lambda x: not x or rows.is_invalid(x)),
             )
         else:
-            wanted, accepts = rules.get(role, _ANY)
+            rule, accepts = rules.get(role, _ANY)
             with np.errstate(invalid="ignore"):
                 is_bad = ~(np.isfinite(values) & accepts(values))
         for row in np.flatnonzero(is_bad).tolist():
             value = rows.shown(table[names[role]][row].as_py())
-            faults.setdefault(row, received(f"{names[role]!r} must be {wanted}", value))
+            faults.setdefault(row, received(f"{names[role]!r} must be {rule}", value))
     return faults
 
 
@@ -173,10 +173,10 @@ def _typed(column: Any, kind: Any) -> Any:
     texts = arrays.strings(column, spell=True)
     words = pa.array(texts, mask=texts == "")
     try:
-        found = words.cast(pa.timestamp("us") if is_time else pa.bool_())
+        values = words.cast(pa.timestamp("us") if is_time else pa.bool_())
     except pa.ArrowInvalid:
         return column
-    return found if np.array_equal(arrays.strings(found), texts) else column
+    return values if np.array_equal(arrays.strings(values), texts) else column
 
 
 def _of_numbers(texts: Any) -> Any:
