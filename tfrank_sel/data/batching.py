@@ -274,7 +274,7 @@ def _records(
     else:
         dataset = tf.data.TFRecordDataset(order.map(lambda name, first: name), compression)
         dataset = dataset.shard(count, index)
-    if shard[1] > 1:
+    if shard[1] > 1:  # `tf.distribute` would divide the lists of this worker once more
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         dataset = dataset.with_options(options)
@@ -302,6 +302,7 @@ def _sizes(
 
 
 def _edges(sizes: Mapping[int, int], max_buckets: int, min_lists: int) -> tuple[int, ...]:
+    # for functions with an argument `bucket_edges`, which hides this one
     return bucket_edges(sizes, max_buckets, min_lists=min_lists)
 
 
@@ -522,16 +523,14 @@ def in_memory(
     if first.weights is not None:
         parts["weights"] = np.concatenate([item_list.weights for item_list in lists])
     ragged = {
-        name: tf.RaggedTensor.from_row_lengths(tf.constant(values.tolist()), sizes)
-        if values.dtype == object
-        else tf.RaggedTensor.from_row_lengths(values, sizes)
-        for name, values in parts.items()
+        name: tf.RaggedTensor.from_row_lengths(values, sizes) for name, values in parts.items()
     }
     dataset = tf.data.Dataset.from_tensor_slices(ragged).map(dict)  # to plain tensors
     if shuffle:
         dataset = dataset.shuffle(len(lists), seed=seed, reshuffle_each_iteration=True)
     dataset = dataset.bucket_by_sequence_length(
         lambda element: tf.shape(element["labels"])[0],
+        # A boundary is the least size beyond a bucket, which is padded to the boundary less 1.
         bucket_boundaries=[edge + 1 for edge in bucket_edges],
         bucket_batch_sizes=[batch_size] * (len(bucket_edges) + 1),
         padded_shapes={name: [None, *values.shape[1:]] for name, values in parts.items()},

@@ -90,6 +90,7 @@ class Cache(Checked):
             parts = {name: tf.TensorSpec(*kind) for name, kind in described.items()}
             cache = cls(folder, index["sizes"], parts)
             items = int(cache.sizes.sum())
+        # Caches of earlier versions have no digests that `check` could compare.
         for name, kind in parts.items():
             size = items * kind.shape.num_elements() * kind.dtype.size
             if (got := (folder / name).stat().st_size) != size:
@@ -153,7 +154,7 @@ class Cache(Checked):
         # a pass has as many batches in any order
         orders = None if seed is None else np.random.default_rng(seed)
         count = sum(len(lists) for _, lists in self._plan(batch_size, edges, orders, every))
-        for _ in range(first_pass):
+        for _ in range(first_pass):  # draws their orders, as the interrupted training did
             self._plan(batch_size, edges, orders, every)
         lists = tf.TensorSpec([None, len(range(index, batch_size, shards))], tf.int64)
         if seed is None:  # the same in each pass

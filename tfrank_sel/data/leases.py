@@ -42,6 +42,7 @@ def held(folder: str, *, renewed: float = _RENEWED, expired: float = _EXPIRED) -
     """
     mine = 1 + _ended(folder, expired)
     _write(folder, mine, 0, "create")
+    # Not before: with no file there, a third process would make number 1 beside this one.
     for old in range(1, mine):
         stores.remove(_place(folder, old))
     over = threading.Event()
@@ -81,6 +82,7 @@ def _ended(folder: str, expired: float) -> int:
     if content is None:
         return number
     owner = json.loads(content)
+    # A run that was killed and is started again on its machine need not wait for `expired`.
     if owner["host"] == socket.gethostname() and not _lives(owner["process"]):
         return number
     end = time.monotonic() + expired
@@ -99,7 +101,7 @@ def _lives(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # it is of another user
         pass
     return True
 
@@ -111,6 +113,7 @@ def _refused(folder: str, content: bytes) -> FileExistsError:
 
 
 def _write(folder: str, number: int, sign: int, mode: str) -> None:
+    # `sign` differs each time, so that a process that waits sees a change, and compares no clocks.
     owner: dict[str, Any] = {"host": socket.gethostname(), "process": os.getpid(), "sign": sign}
     place = _place(folder, number)
     with stores.reached(place) as (store, path):
@@ -125,6 +128,8 @@ def _renew(folder: str, number: int, renewed: float, over: threading.Event) -> N
     sign = 0
     while not over.wait(renewed):
         sign += 1
+        # A store may be out of reach for less than `expired`; the end of `held` finds a longer gap.
         with contextlib.suppress(OSError, ValueError):
+            # After a takeover, the file of this process is gone, and would be made again.
             if _latest(folder)[0] == number:
                 _write(folder, number, sign, "overwrite")

@@ -93,7 +93,7 @@ def scan(
             continue
         seen.add(block.query_id)
         yield from _parse(block, num_features)
-    if not seen and not start:
+    if not seen and not start:  # a later part may lie within one list, which is not its own
         yield Rejected(str(path), "line", None, _NO_LIST)
 
 
@@ -114,6 +114,7 @@ def num_features(path: str | pathlib.Path) -> int:
             continue
         any_list = True
         bodies = [item.body for item in block.items]
+        # Line by line if need be: NaN in one hid the largest index of its whole query.
         whole = _finite_pairs(b" ".join(bodies))
         each = [whole] if whole is not None else map(_finite_pairs, bodies)
         for pairs in each:
@@ -342,7 +343,7 @@ def _row(body: bytes, num_features: int) -> np.ndarray:
 
 def _number(word: bytes) -> float:
     """The number, or NaN if it is not one."""
-    try:
+    try:  # `float` takes 1_0 for 10
         return math.nan if b"_" in word else float(word)
     except ValueError:
         return math.nan

@@ -97,6 +97,7 @@ def limited(path: str, file: io.BufferedIOBase) -> Iterator[bytes]:
 def _line(file: IO[bytes], offset: int) -> int:
     """The start of the first line at or after an offset."""
     if offset:
+        # From the byte before, so that a line that begins at the offset itself is found.
         file.seek(offset - 1)
         file.readline()
         return file.tell()

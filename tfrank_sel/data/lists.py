@@ -194,7 +194,7 @@ def runs(
         return  # the first piece of the rest is also the first of this part
     is_next = True
     for unit in rest:
-        if isinstance(unit, Rejected):
+        if isinstance(unit, Rejected):  # the part that it belongs to yields it
             continue
         name, piece = unit
         if name != query and is_next:

@@ -97,6 +97,7 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
         if kinds & set(_NO_CREDENTIALS):
             expected = "expected credentials of the store, as its own client takes them"
             raise InputError(url, received(expected, error)) from error
+        # A disk that is full while a file is fetched to it is no fault of the store.
         is_local = getattr(error, "errno", None) in NO_ROOM
         if not is_local and kinds & {"OSError", "BotoCoreError", "ClientError", "HttpError"}:
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -265,6 +266,7 @@ def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
             replaced.
     """
     if not is_remote(path) and not is_remote(place):
+        # It may be a link: a copy into it would change the file that it is linked to.
         remove(place)
         try:
             os.link(path, place)
@@ -413,6 +415,7 @@ def near(path: str | os.PathLike[str]) -> str:
             tempfile.TemporaryDirectory(dir=place.parent) as aside,
             reached(url) as (store, inside),
         ):
+            # Workers fetch one file at once: each its own copy, of which the last one stays.
             copy = os.path.join(aside, place.name)
             store.get_file(inside, copy)
             os.replace(copy, place)

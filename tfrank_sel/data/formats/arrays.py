@@ -401,6 +401,7 @@ def _float_or_word(word: str) -> float:
 
 def _instant(word: str) -> float:
     """Whole seconds since 1970-01-01 UTC of a time in ISO 8601, or of a number of seconds."""
+    # Eight digits are a day of ISO 8601, not seconds after 1970.
     if len(word) != len("20240229") and math.isfinite(seconds := _float(word)):
         return math.floor(seconds)
     try:

@@ -80,6 +80,7 @@ class DelimitedReader(LineReader, TableReader):
                 passed += [rejected.number for rejected in bad if rejected.number is not None]
                 yield from bad
                 bad.clear()
+                # pyarrow hands out the rows behind a refused one as if it had not been there.
                 numbers = np.arange(first, first + batch.num_rows)
                 for number in passed:
                     numbers[numbers >= number] += 1
@@ -109,6 +110,7 @@ class DelimitedReader(LineReader, TableReader):
             null_values=[""],
             strings_can_be_null=True,
         )
+        # With several threads, pyarrow does not know the number of a refused row.
         one_thread = csv.ReadOptions(use_threads=False, block_size=_BYTES)
         with opened(part, headed=True) as stream:
             yield csv.open_csv(stream, one_thread, self._options(refuse), as_text)
@@ -116,6 +118,7 @@ class DelimitedReader(LineReader, TableReader):
     def _options(self, refuse: Callable[[Any], str]) -> Any:
         from pyarrow import csv
 
+        # Without `newlines_in_values`, a line end in quotes fails where a block of pyarrow ends.
         return csv.ParseOptions(
             delimiter=self.delimiter, invalid_row_handler=refuse, newlines_in_values=True
         )
