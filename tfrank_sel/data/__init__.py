@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         parsing,
         requests,
         schema,
+        sequences,
         synthetic,
         writing,
     )
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tfrank_sel.data.formats import read
     from tfrank_sel.data.lists import InputError, ItemList
     from tfrank_sel.data.schema import Schema
+    from tfrank_sel.data.sequences import Sequences
     from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "ItemList",
     "ListFeatures",
     "Schema",
+    "Sequences",
     "batches",
     "batching",
     "bucket_edges",
@@ -56,6 +59,7 @@ __all__ = [
     "read",
     "requests",
     "schema",
+    "sequences",
     "split_segments",
     "synthetic",
     "top",
@@ -69,6 +73,7 @@ _HOMES = {
     "ItemList": "lists",
     "ListFeatures": "spec",
     "Schema": "schema",
+    "Sequences": "sequences",
     "batches": "batching",
     "bucket_edges": "batching",
     "head": "batching",

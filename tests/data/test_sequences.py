@@ -1,0 +1,106 @@
+"""`data.Sequences`: exact ids, order of time, splits without a leak, and windows."""
+
+import collections
+import itertools
+import pathlib
+import tempfile
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+from pyarrow import parquet
+
+from tfrank_sel.data import InputError, Sequences
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["7", "007", "7.0", "a b"]), st.integers(0, 9), st.integers(0, 6)),
+    min_size=1,
+    max_size=40,
+)
+
+
+def read(rows: Any, **columns: str) -> Sequences:
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "log.csv")
+        lines = [",".join(map(str, row)) for row in rows]
+        path.write_text("\n".join(["user,item,time", *lines]) + "\n")
+        return Sequences.read(path, **columns)
+
+
+def by_user(sequences: Sequences) -> dict[str, list[str]]:
+    taken = collections.defaultdict(list)
+    for user, number in zip(sequences.users, sequences.items, strict=True):
+        taken[sequences.user_ids[user]].append(sequences.item_ids[number - 1])
+    return dict(taken)
+
+
+def in_order(rows: Any) -> dict[str, list[str]]:
+    taken = collections.defaultdict(list)
+    for user, item, _ in sorted(rows, key=lambda row: row[2]):  # stable
+        taken[user].append(str(item))
+    return dict(taken)
+
+
+@given(ROWS, st.integers(0, 7), st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_splits_have_no_leak_and_windows_have_each_target_once(
+    rows: Any, time: int, length: int
+) -> None:
+    whole = read(rows)
+    expected = in_order(rows)
+    assert by_user(whole) == expected
+
+    before, later = whole.split(time)
+    assert np.all(before.times < time)
+    assert np.all(later.times >= time)
+    assert len(before.users) + len(later.users) == len(rows)
+    train, last = whole.leave_one_out()
+    kept, held_out = by_user(train), by_user(last)
+    for user, items in expected.items():
+        assert kept[user] + held_out.get(user, []) == items
+        assert len(held_out.get(user, [])) == (len(items) > 1)
+    for part in (before, later, train, last):
+        assert part.item_ids is whole.item_ids
+        assert part.histories(3).shape == (len(expected), 3)
+
+    inputs, targets = whole.windows(length)
+    assert inputs.dtype == targets.dtype == np.int32
+    np.testing.assert_array_equal(inputs == 0, targets == -1)
+    pairs = [(a, b) for items in expected.values() for a, b in itertools.pairwise(items)]
+    texts = [whole.item_ids[x[x > 0] - 1].tolist() for x in (inputs, targets)]
+    assert collections.Counter(zip(*texts, strict=True)) == collections.Counter(pairs)
+
+
+def test_windows_are_cut_from_the_end() -> None:
+    inputs, targets = read([("u", i, i) for i in range(5)]).windows(3)
+    assert inputs.tolist() == [[0, 0, 1], [2, 3, 4]]
+    assert targets.tolist() == [[-1, -1, 2], [3, 4, 5]]
+
+
+def test_ids_are_exact_in_any_format(tmp_path: pathlib.Path) -> None:
+    sequences = read([("1", "007", 3), ("01", "7", 2), ("1", "7", 1)])
+    assert by_user(sequences) == {"1": ["7", "007"], "01": ["7"]}
+    table = {"u": ["1", "01", "1"], "i": ["007", "7", "7"], "t": [3, 2, 1]}
+    parquet.write_table(pa.table(table), tmp_path / "log.parquet")
+    same = Sequences.read(tmp_path / "log.parquet", user="u", item="i", time="t")
+    assert by_user(same) == by_user(sequences)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([("u", "i", "soon")], {}, r"log.csv, row \d: 'time' must be a finite number.*soon"),
+        ([("u", "", 1)], {}, r"log.csv, row \d: 'item' must be"),
+        ([("u", "i", 1)], {"time": "when"}, r"log.csv.*'when'"),
+        ([], {}, "log.csv: expected interactions. Received: no rows"),
+    ],
+)
+def test_errors_name_file_column_and_value(
+    rows: Any, columns: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read(rows, **columns)
+    with pytest.raises(ValueError, match="`max_length` must be positive"):
+        read([("u", "i", 1)]).windows(0)

@@ -1,0 +1,182 @@
+"""Items of users in order of time, from tables; their splits, and windows for training."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from tfrank_sel.data import formats
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.refusals import received, refusal
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequences:
+    """The items that each user took, in order of time.
+
+    Items are numbered from 1, because 0 is padding; `item_ids[n - 1]` is the id of item `n`. The
+    parts of a split have all users and items of the whole, so that row `u` is the same user in all
+    of them, and a number the same item.
+
+    Args:
+        user_ids: Ids of the users, texts, `[num_users]`.
+        item_ids: Ids of the items, texts, `[num_items]`.
+        users: Index of the user of each interaction, in ascending order, `[interactions]`.
+        items: Number of the item of each interaction, in order of time within a user.
+        times: Time of each interaction.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> rows = "user,item,time\\na,x,3\\na,y,1\\nb,x,1\\na,007,2\\n"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "log.csv")
+        ...     _ = path.write_text(rows)
+        ...     sequences = Sequences.read(path)
+        >>> sequences.item_ids.tolist()
+        ['x', 'y', '007']
+        >>> sequences.histories(3).tolist()
+        [[2, 3, 1], [0, 0, 1]]
+    """
+
+    user_ids: np.ndarray
+    item_ids: np.ndarray
+    users: np.ndarray
+    items: np.ndarray
+    times: np.ndarray
+
+    @classmethod
+    def read(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        user: str = "user",
+        item: str = "item",
+        time: str = "time",
+        format: str | None = None,
+    ) -> Self:
+        """Reads tables with a row for each interaction.
+
+        Args:
+            paths: One or more files, such as CSV or Parquet, all of one format.
+            user: Column of the users' ids. All ids are exact texts: `007` is not `7`.
+            item: Column of the items' ids.
+            time: Column of the times, numbers such as Unix seconds. Equal times of a user keep the
+                order of the files.
+            format: As in `data.read`.
+
+        Raises:
+            ImportError: If pyarrow is not installed.
+            InputError: If a file is no table, cannot be read, lacks a column or has no rows; or at
+                a row without an id or time. The message names file, row, column and value.
+        """
+        files = [paths] if isinstance(paths, str | os.PathLike) else paths
+        if not files:
+            raise refusal("`paths` must name at least one file", "none")
+        names = [os.fspath(path) for path in files]
+        table = formats.table(
+            names, ids={"user": user, "item": item}, numbers={"time": time}, format=format
+        )
+        if not len(table.numbers["time"]):
+            raise InputError(names[0], received("expected interactions", "no rows"))
+        (user_ids, users), (item_ids, items) = _numbered(table.ids["user"], table.ids["item"])
+        order = np.lexsort((table.numbers["time"], users))  # stable
+        items = (items[order] + 1).astype(np.int32)
+        return cls(user_ids, item_ids, users[order], items, table.numbers["time"][order])
+
+    def leave_one_out(self) -> tuple[Self, Self]:
+        """Splits off the last item of each user who has several.
+
+        The split of the first part holds out the items before, for validation. The last items of
+        some users are earlier than training items of others: prefer `split`, which does not leak
+        the future.
+
+        Returns:
+            All items but those held out, and these.
+        """
+        ends = self._offsets[self.users + 1]
+        is_last = np.arange(len(self.users)) == ends - 1
+        is_last &= ends - self._offsets[self.users] > 1
+        return self._of(~is_last), self._of(is_last)
+
+    def split(self, time: float) -> tuple[Self, Self]:
+        """Splits at a time.
+
+        Args:
+            time: The first time of the second part, such as `np.quantile(sequences.times, 0.9)`.
+
+        Returns:
+            The interactions before it, and the others.
+        """
+        is_later = self.times >= time
+        return self._of(~is_later), self._of(is_later)
+
+    def windows(self, max_length: int) -> Pair:
+        """Returns inputs and targets to train a model of the next item.
+
+        Each item but a user's first is the target of one position, whose input is the item before.
+        A longer sequence is cut into several windows, from its end.
+
+        Args:
+            max_length: Number of positions; positive.
+
+        Returns:
+            Numbers of items, int32 `[windows, max_length]`, padded at the front: inputs with 0, and
+            targets with -1, which losses and metrics leave out.
+        """
+        _check(max_length)
+        targets = np.flatnonzero(np.arange(len(self.users)) > self._offsets[self.users])
+        users = self.users[targets]
+        window, column = np.divmod(self._offsets[users + 1] - 1 - targets, max_length)
+        is_first = (np.diff(users, prepend=-1) != 0) | (np.diff(window, prepend=-1) != 0)
+        places = np.cumsum(is_first) - 1, max_length - 1 - column
+        shape = (int(is_first.sum()), max_length)
+        found = np.zeros(shape, np.int32), np.full(shape, -1, np.int32)
+        for array, rows in zip(found, (targets - 1, targets), strict=True):
+            array[places] = self.items[rows]
+        return found
+
+    def histories(self, max_length: int | None = None) -> np.ndarray:
+        """Returns the last items of each user, int32 `[num_users, max_length]`.
+
+        Args:
+            max_length: Maximum number of items, positive; that of the longest sequence if `None`.
+
+        Returns:
+            Numbers of items, padded with 0 at the front.
+        """
+        if max_length is None:
+            max_length = max(1, int(np.diff(self._offsets).max()))
+        _check(max_length)
+        from_end = self._offsets[self.users + 1] - np.arange(len(self.users))
+        kept = from_end <= max_length
+        histories = np.zeros((len(self.user_ids), max_length), np.int32)
+        histories[self.users[kept], max_length - from_end[kept]] = self.items[kept]
+        return histories
+
+    @property
+    def _offsets(self) -> np.ndarray:
+        """The first interaction of each user, and the number of all."""
+        return np.searchsorted(self.users, np.arange(len(self.user_ids) + 1))
+
+    def _of(self, kept: np.ndarray) -> Self:
+        rows = {x: getattr(self, x)[kept] for x in ("users", "items", "times")}
+        return dataclasses.replace(self, **rows)
+
+
+def _check(max_length: int) -> None:
+    if max_length < 1:
+        raise refusal("`max_length` must be positive", max_length=max_length)
+
+
+def _numbered(*columns: np.ndarray) -> list[Pair]:
+    """The different ids of each column, in order of appearance, and the index of each row's."""
+    pairs = []
+    for column in columns:
+        numbers: dict[str, int] = {}
+        indices = [numbers.setdefault(x, len(numbers)) for x in column.tolist()]
+        pairs.append((np.array(list(numbers), object), np.array(indices)))
+    return pairs
