@@ -12,6 +12,7 @@ from tfrank_sel.models.layers import CosineClassifier, LogQCorrection, SoftTopK
 from tfrank_sel.models.preparation import Preparation, WithinList
 from tfrank_sel.models.recalibrated import Recalibrated, recalibrate
 from tfrank_sel.models.scorers import Dropout, ListScorer, Perceptron, Prepared, Scorer, TwoTower
+from tfrank_sel.models.sequences import SequenceEncoder
 from tfrank_sel.models.summary import moments
 from tfrank_sel.models.transfer import warm_start
 
@@ -28,6 +29,7 @@ __all__ = [
     "Prepared",
     "Recalibrated",
     "Scorer",
+    "SequenceEncoder",
     "SoftTopK",
     "TwoTower",
     "WithinList",

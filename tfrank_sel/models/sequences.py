@@ -1,0 +1,211 @@
+"""A causal transformer over the items of a user, and the best items to follow."""
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfrank_sel.arguments import Count, Rate
+from tfrank_sel.models.scorers import Dropout
+from tfrank_sel.refusals import refusal
+from tfrank_sel.serialization import Configurable, register
+
+ITEMS_AT_ONCE = 1 << 16  # of the catalogue, in `SequenceEncoder.best`
+
+
+@register
+class SequenceEncoder(Configurable, keras.Model):
+    """Causal transformer that gives a state for each position of a sequence of items (SASRec).
+
+    A state `p` depends on the item of its position and those before it. The logit of each item as
+    the next one is its product with the item's vector, `p . q_i`: train by `losses.CatalogueLoss`.
+
+    ```
+    x      = sqrt(num_factors) * q[item] + position
+    x      = x + attention(norm(x))
+    x      = x + linear(relu(linear(norm(x))))      # both num_blocks times
+    output = norm(x)
+    ```
+
+    Positions count the items, not the padding: padding at the front, at the back or between items
+    changes no state of an item.
+
+    Args:
+        num_items: Number of items, which are numbered from 1; 0 is padding.
+        num_factors: Length of states and item vectors.
+        num_blocks: Number of layers of attention.
+        num_heads: Heads of an attention, which must divide `num_factors`.
+        max_length: Maximum number of positions.
+        dropout: Share of the units dropped in training, in [0, 1).
+        name: Name of the model.
+        **kwargs: As in `keras.Model`.
+
+    Inputs: numbers of items, `[batch_size, length]`.
+
+    Outputs: states, `[batch_size, length, num_factors]`, with a Keras mask; those of padding are 0.
+
+    Attributes:
+        items: The `keras.layers.Embedding` of the items, for `losses.CatalogueLoss`.
+
+    Raises:
+        ValueError: If an argument is out of range, or a sequence is longer than `max_length`.
+
+    Example:
+        >>> encoder = SequenceEncoder(num_items=5, num_factors=8, max_length=4)
+        >>> history = tf.constant([[0, 0, 3, 1]])
+        >>> tuple(encoder(history).shape)
+        (1, 4, 8)
+        >>> best, scores = encoder.best(history, k=3)
+        >>> sorted(best[0].numpy().tolist())  # 3 and 1 were taken
+        [2, 4, 5]
+
+    Reference:
+        [Kang and McAuley, Self-Attentive Sequential Recommendation, 2018](
+        https://arxiv.org/abs/1808.09781).
+    """
+
+    def __init__(
+        self,
+        num_items: Count,
+        num_factors: Count,
+        *,
+        num_blocks: Count = 2,
+        num_heads: Count = 1,
+        max_length: Count = 50,
+        dropout: Rate = 0.2,
+        name: str = "sequence_encoder",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        if num_factors % num_heads:
+            raise refusal(
+                "`num_heads` must divide `num_factors`",
+                num_factors=num_factors,
+                num_heads=num_heads,
+            )
+        self.num_items = num_items
+        self.num_factors = num_factors
+        self.num_blocks = num_blocks
+        self.num_heads = num_heads
+        self.max_length = max_length
+        self.dropout = dropout
+        self.supports_masking = True
+        layers, each = keras.layers, range(num_blocks)
+        size, dtype = num_factors, self.dtype_policy
+        self.items = layers.Embedding(num_items + 1, size, mask_zero=True, dtype=dtype)
+        self.positions = layers.Embedding(max_length, size, dtype=dtype)
+        self.norms = [layers.LayerNormalization(dtype=dtype) for _ in range(2 * num_blocks + 1)]
+        self.attentions = [
+            layers.MultiHeadAttention(num_heads, size // num_heads, dropout=dropout, dtype=dtype)
+            for _ in each
+        ]
+        self.hidden = [layers.Dense(size, "relu", dtype=dtype) for _ in each]
+        self.linear = [layers.Dense(size, dtype=dtype) for _ in each]
+        self.drop = Dropout(dropout, dtype=dtype)
+        self.build(
+            [None, max_length]
+        )  # a loss takes the vectors of the items before the first call
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the weights, for `[batch_size, length]`."""
+        states = (None, None, self.num_factors)
+        for layer in (self.items, self.positions):
+            layer.build()
+        for layer in self.attentions:
+            layer.build(states, states)
+        for layer in (*self.norms, *self.hidden, *self.linear):
+            layer.build(states)
+        self.built = True
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Returns the state of each position."""
+        if (inputs.shape[1] or 0) > self.max_length:
+            raise refusal(
+                f"sequences must have at most `max_length` = {self.max_length} positions",
+                f"shape {inputs.shape}",
+            )
+        mask = tf.not_equal(inputs, 0)
+        places = tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
+        states = math.sqrt(self.num_factors) * self.items(inputs) + self.positions(places)
+        states = self.drop(states, training=training)
+        steps = zip(self.norms[::2], self.attentions, self.norms[1::2], self.hidden, self.linear)  # noqa: B905 - one norm more
+        for before, attention, between, hidden, linear in steps:
+            normed = before(states)
+            attended = attention(
+                normed,
+                normed,
+                attention_mask=mask[:, tf.newaxis],
+                use_causal_mask=True,
+                training=training,
+            )
+            states += self.drop(attended, training=training)
+            states += self.drop(linear(hidden(between(states))), training=training)
+        return tf.where(mask[..., tf.newaxis], self.norms[-1](states), 0.0)
+
+    def compute_mask(self, inputs: tf.Tensor, previous_mask: Any = None) -> tf.Tensor:
+        """Returns where there is an item."""
+        return tf.not_equal(inputs, 0)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+        """Returns the shape of the states."""
+        return (*input_shape, self.num_factors)
+
+    def best(self, histories: Any, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the items that are most likely to come next, without those of the history.
+
+        The logits of a part of the catalogue at a time are in memory.
+
+        Args:
+            histories: Numbers of items, `[batch_size, length]`, 0 for padding. Their last
+                `max_length` items give the state, and all of them are left out. Without an item,
+                all scores are 0.
+            k: Number of items; positive.
+
+        Returns:
+            Numbers and scores, int32 and float32 `[batch_size, k]`, in descending order of the
+            scores. If fewer items are left, the others are 0, with the lowest finite float32.
+
+        Raises:
+            ValueError: If `k` is not positive.
+        """
+        if k < 1:
+            raise refusal("`k` must be positive", k=k)
+        seen = tf.pad(tf.cast(histories, tf.int32), [[0, 0], [1, 0]])  # at least one position
+        order = tf.argsort(tf.cast(seen > 0, tf.int32), axis=1, stable=True)
+        recent = tf.gather(seen, order, batch_dims=1)[:, -self.max_length :]
+        states = tf.cast(self(recent, training=False)[:, -1], tf.float32)
+        # as many as could be seen are found in addition
+        numbers, scores = self._first(states, k + (seen.shape[1] or tf.shape(seen)[1]))
+        is_seen = tf.reduce_any(numbers[:, :, tf.newaxis] == seen[:, tf.newaxis], axis=2)
+        scores, places = tf.math.top_k(tf.where(is_seen, tf.float32.min, scores), k)
+        numbers = tf.gather(numbers, places, batch_dims=1)
+        return tf.where(scores > tf.float32.min, numbers, 0), scores
+
+    def _first(self, states: tf.Tensor, k: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """The `k` best of all items, by parts of the catalogue."""
+        vectors = tf.cast(self.items.embeddings, tf.float32)
+        width = min(ITEMS_AT_ONCE, self.num_items)
+
+        def step(first: tf.Tensor, numbers: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            start = tf.minimum(first, self.num_items + 1 - width)  # the last part overlaps
+            part = start + tf.range(width)
+            of_part = tf.slice(vectors, [start, 0], [width, self.num_factors])
+            logits = tf.matmul(states, of_part, transpose_b=True)
+            logits = tf.where(part >= first, logits, tf.float32.min)
+            part = tf.broadcast_to(part, tf.shape(logits))
+            scores, places = tf.math.top_k(tf.concat([scores, logits], axis=1), k)
+            numbers = tf.gather(tf.concat([numbers, part], axis=1), places, batch_dims=1)
+            return first + width, numbers, scores
+
+        shape = tf.stack([tf.shape(states)[0], k])
+        start = tf.constant(1), tf.zeros(shape, tf.int32), tf.fill(shape, tf.float32.min)
+        either = tf.TensorShape([None, k if isinstance(k, int) else None])
+        _, numbers, scores = tf.while_loop(
+            lambda first, *_: first <= self.num_items,
+            step,
+            start,
+            shape_invariants=(tf.TensorShape([]), either, either),
+            parallel_iterations=1,  # one part in memory
+        )
+        return numbers, scores
