@@ -41,6 +41,14 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
         found = re.findall(r"^(.+): Recall@20 (.+),", done.stdout, re.MULTILINE)
         recall = {name: float(value) for name, value in found}
         assert min(recall["ALS"], recall["two towers"]) > 1.5 * recall["popularity"]
+    if example.stem == "sequence":
+        found = re.findall(r"^(.+): NDCG@10 (.+),", done.stdout, re.MULTILINE)
+        ndcg = {name: float(value) for name, value in found}
+        others = [ndcg[name] for name in ("last item", "popularity", "ALS")]
+        assert ndcg["transformer"] > 1.5 * max(others)
+        history, answer = (x.split(": ")[1].split(", ") for x in done.stdout.splitlines()[-2:])
+        assert len(answer) == 3
+        assert not {*history} & {*answer}
     if example.stem == "week":
         told = iter(done.stdout.splitlines())
         for line in WEEK.splitlines():
