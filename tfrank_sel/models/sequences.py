@@ -95,7 +95,8 @@ class SequenceEncoder(Configurable, keras.Model):
         size, dtype = num_factors, self.dtype_policy
         self.items = layers.Embedding(num_items + 1, size, mask_zero=True, dtype=dtype)
         self.positions = layers.Embedding(max_length, size, dtype=dtype)
-        self.norms = [layers.LayerNormalization(dtype=dtype) for _ in range(2 * num_blocks + 1)]
+        self.norms = [layers.LayerNormalization(dtype=dtype) for _ in range(2 * num_blocks)]
+        self.last_norm = layers.LayerNormalization(dtype=dtype)
         self.attentions = [
             layers.MultiHeadAttention(num_heads, size // num_heads, dropout=dropout, dtype=dtype)
             for _ in each
@@ -103,9 +104,8 @@ class SequenceEncoder(Configurable, keras.Model):
         self.hidden = [layers.Dense(size, "relu", dtype=dtype) for _ in each]
         self.linear = [layers.Dense(size, dtype=dtype) for _ in each]
         self.drop = Dropout(dropout, dtype=dtype)
-        self.build(
-            [None, max_length]
-        )  # a loss takes the vectors of the items before the first call
+        # before the first call: a loss takes the vectors of the items
+        self.build([None, max_length])
 
     def build(self, input_shape: Any) -> None:
         """Creates the weights, for `[batch_size, length]`."""
@@ -114,7 +114,7 @@ class SequenceEncoder(Configurable, keras.Model):
             layer.build()
         for layer in self.attentions:
             layer.build(states, states)
-        for layer in (*self.norms, *self.hidden, *self.linear):
+        for layer in (*self.norms, self.last_norm, *self.hidden, *self.linear):
             layer.build(states)
         self.built = True
 
@@ -129,8 +129,9 @@ class SequenceEncoder(Configurable, keras.Model):
         places = tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
         states = math.sqrt(self.num_factors) * self.items(inputs) + self.positions(places)
         states = self.drop(states, training=training)
-        steps = zip(self.norms[::2], self.attentions, self.norms[1::2], self.hidden, self.linear)  # noqa: B905 - one norm more
-        for before, attention, between, hidden, linear in steps:
+        norms = self.norms[::2], self.norms[1::2]
+        blocks = zip(*norms, self.attentions, self.hidden, self.linear, strict=True)
+        for before, between, attention, hidden, linear in blocks:
             normed = before(states)
             attended = attention(
                 normed,
@@ -141,7 +142,7 @@ class SequenceEncoder(Configurable, keras.Model):
             )
             states += self.drop(attended, training=training)
             states += self.drop(linear(hidden(between(states))), training=training)
-        return tf.where(mask[..., tf.newaxis], self.norms[-1](states), 0.0)
+        return tf.where(mask[..., tf.newaxis], self.last_norm(states), 0.0)
 
     def compute_mask(self, inputs: tf.Tensor, previous_mask: Any = None) -> tf.Tensor:
         """Returns where there is an item."""
