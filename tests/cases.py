@@ -205,6 +205,8 @@ LOSSES = [
     loss(losses.RCRLoss, RP.rcr, probabilities, 0.25, alpha=0.25),
     loss(losses.MeanSquaredLoss, RP.mean_squared, real_scores, losses.sum_over_terms,
          is_sum=True),
+    loss(losses.MeanSquaredLoss, RP.mean_squared, real_scores, losses.mean_over_terms,
+         -np.inf, -0.5, 1.0, lower=-0.5, upper=1.0),
     pairwise(losses.PairwiseLogisticLoss, RP.logistic),
     pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.LabelDiffLambdaWeight(), 0.5,
              weigh=RP.label_difference, temperature=0.5),

@@ -30,7 +30,7 @@ class Row:
     loss: Loss | None
     pairs: Pairs = ((1.0, 0.0),)
     matches: bool = True
-    ranking: bool = True
+    ranking: bool = False
 
     @property
     def settings(self) -> list[tuple[float, float, float]]:
@@ -147,6 +147,6 @@ MATCHING: dict[str, Row] = {
 }
 DESIGNED = {
     "`design(scores=labels)`": Row(None),
-    "`design(scores=labels, ranking=False)`": Row(None, ranking=False),
+    "`design(scores=labels, ranking=True)`": Row(None, ranking=True),
 }
 ROWS = SIMPLE | MATCHING | DESIGNED

@@ -16,7 +16,6 @@ from tfrank_sel.pipelines.configuration import ConfigurationError, load
 from tfrank_sel.pipelines.configuration.sections import Configuration
 from tfrank_sel.pipelines.learning import instantiate
 
-NAME = "designed_loss"
 LABELS = np.random.default_rng(1).exponential(60.0, size=500)
 
 
@@ -61,11 +60,11 @@ def served(output, table):
     return np.concatenate(found)
 
 
-def test_a_region_trains_the_designed_loss_beside_square_loss(run):
+def test_a_region_trains_the_designed_loss_beside_squares_of_clipped_labels(run):
     output, result = run
     fits = json.loads((output / "train" / "training.json").read_text())
-    assert fits["ours"]["fits"][0]["loss"] == "designed_loss"
-    assert fits["baseline"]["fits"][0]["loss"] == "mean_squared_loss"
+    assert fits["ours"]["fits"][0]["loss"].startswith(("mean_squared_loss", "matching_loss"))
+    assert fits["baseline"]["fits"][0]["loss"].startswith("mean_squared_loss_lower_")
     assert "excess error" in result.stdout
     assert "P@10" in result.stdout
     assert not list((output / "analyze" / "anomalies").glob("validation.json")) or (
@@ -109,19 +108,20 @@ def test_the_report_draws_the_error_by_label_and_a_run_repeats_from_its_configur
     assert "Root mean square error by label" in page
     again = load(output / "config.toml")
     assert again.training.loss == [{"class": "design"}]
-    assert again.evaluation.baseline == {"class": "MeanSquaredLoss"}
+    assert again.evaluation.baseline == {"class": "MeanSquaredLoss", "lower": "region"}
     assert again.training.region == 0.1
 
 
 def test_the_loss_and_the_unit_of_the_model_are_read_from_the_labels():
     found = instantiate.named_candidates(with_set("training.region=0.2"), LABELS)
     assert found["ours"].loss.get_config() == (
-        losses.design(scores=LABELS, share=0.2, name=NAME).loss.get_config()
+        losses.design(scores=LABELS, share=0.2).loss.get_config()
     )
     for one in found.values():
         assert one.arguments == {"scale": LABELS.std(), "shift": LABELS.mean()}
-    own = with_set("training.region=0.2", "training.loss={class='design', ranking=false}")
-    values = losses.design(scores=LABELS, share=0.2, ranking=False, name=NAME).loss
+    assert found["baseline"].loss.lower == losses.choice.threshold(LABELS, 0.2)
+    own = with_set("training.region=0.2", "training.loss={class='design', ranking=true}")
+    values = losses.design(scores=LABELS, share=0.2, ranking=True).loss
     assert instantiate.candidate(own, LABELS).loss.get_config() == values.get_config()
     huber = with_set(
         "training.region=0.2", "training.loss={class='MatchingLoss', link={class='Huber'}}"
@@ -131,7 +131,8 @@ def test_the_loss_and_the_unit_of_the_model_are_read_from_the_labels():
 
 def test_a_number_as_gain_is_the_threshold():
     found = with_set("training.region=0.2", "evaluation.gain=90")
-    designed = losses.design(scores=LABELS, share=0.2, at=90.0, name=NAME).loss
+    assert instantiate.baseline(found, LABELS).loss.lower == 90.0
+    designed = losses.design(scores=LABELS, share=0.2, at=90.0).loss
     assert instantiate.candidate(found, LABELS).loss.get_config() == designed.get_config()
 
 

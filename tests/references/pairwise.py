@@ -226,8 +226,16 @@ def jrc(labels: Floats, scores: Sequence[Floats], weights: Floats, alpha: float)
     return mean(terms, weights, False) if terms else 0.0
 
 
-def mean_squared(labels: Floats, scores: Floats, weights: Floats, is_sum: bool = False) -> float:
-    return mean([(y - s) ** 2 for y, s in zip(labels, scores, strict=True)], weights, is_sum)
+def mean_squared(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    is_sum: bool = False,
+    lower: float = -math.inf,
+    upper: float = math.inf,
+) -> float:
+    clipped = [min(max(y, lower), upper) for y in labels]
+    return mean([(y - s) ** 2 for y, s in zip(clipped, scores, strict=True)], weights, is_sum)
 
 
 def ordinal(

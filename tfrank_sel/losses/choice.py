@@ -1,6 +1,6 @@
 """Choice of a loss by sensitivity, and the measurement behind the choice."""
 
-import itertools
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -13,8 +13,10 @@ from tfrank_sel.links import convexity
 from tfrank_sel.links.base import ElementaryLink, Link
 from tfrank_sel.links.combinators import Scaled
 from tfrank_sel.links.composite import CompositeSigmoid, CompositeSoftmax
-from tfrank_sel.links.elementary import AntiExp, Exp, Sigmoid, Sinh, Tanh
-from tfrank_sel.links.piecewise import PiecewiseLinear, ReLU, SmeLU
+from tfrank_sel.links.elementary import AntiExp, Exp, Sinh, Tanh
+from tfrank_sel.links.piecewise import ReLU, SmeLU
+from tfrank_sel.losses.clipped import Clip, held_out_errors
+from tfrank_sel.losses.pointwise import MeanSquaredLoss
 from tfrank_sel.losses.selective import (
     DecomposedMatchingLoss,
     MatchingLoss,
@@ -24,14 +26,22 @@ from tfrank_sel.losses.selective import (
 from tfrank_sel.refusals import refusal
 
 Wanted = Literal["high_score", "low_score", "high_norm", "low_norm", "clip_low"]
-Status = Literal["valid", "region_only", "invalid"]
-SelectiveLoss = SelectiveSoftmaxLoss | SelectiveSigmoidLoss | MatchingLoss | DecomposedMatchingLoss
+Status = Literal["valid", "region_only", "even", "invalid"]
+SelectiveLoss = (
+    SelectiveSoftmaxLoss
+    | SelectiveSigmoidLoss
+    | MatchingLoss
+    | DecomposedMatchingLoss
+    | MeanSquaredLoss
+)
 Three = tuple[float, float, float]
 Array = NDArray[Any]
 
 CONTRAST = 3.0  # minimum ratio of the sensitivity in the wanted region to that elsewhere
 COVERAGE = 0.2  # minimum share of the other items of a list's region that are as sensitive as one
 BALANCE = 1.5  # maximum ratio between the sensitivities of both ends, if both matter
+GAMMAS = [10.0**x for x in range(13)]
+ENDS = ("high_score", "low_score")
 
 
 class Verdict(NamedTuple):
@@ -39,7 +49,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         status: `"valid"`; `"region_only"` for a loss that is sensitive in the wanted region but
-            treats each item independently; or `"invalid"`.
+            treats each item independently; `"even"` for squares, of which all errors cost the
+            same; or `"invalid"`.
         sensitivities: The curvature of the loss at a low, a middle and a high score.
         measured: The region to which the loss is sensitive, by these three numbers.
         is_convex: Whether the loss is convex, so that it has one minimum.
@@ -60,7 +71,8 @@ class Design(NamedTuple):
 
     Attributes:
         loss: The loss to compile a model with.
-        reason: Reason for the choice, with the measured sensitivities.
+        reason: Reason for the choice, with the measured sensitivities and, for high and low scores
+            with `scores`, the errors of the candidates on held-out scores.
         verdict: The measurement.
     """
 
@@ -73,7 +85,7 @@ def design(
     sensitivity: Wanted = "high_score",
     at: float | None = None,
     width: float | None = None,
-    ranking: bool = True,
+    ranking: bool = False,
     *,
     scores: ArrayLike | None = None,
     share: float = 0.1,
@@ -82,9 +94,12 @@ def design(
     """Chooses a loss that is most sensitive where errors matter most.
 
     With `scores`, it reads the region, and the unit of the scores, from them: `scores` and
-    `a * scores + b` get the same loss, stretched and moved. For high and low scores the choice is
-    then a matching loss whose slope in the region is bounded, however long the tail of the scores
-    is. Of two different scores, such as clicks, the choice is an exponential, as without `scores`.
+    `a * scores + b` get the same loss, stretched and moved. For high and low scores, the candidates
+    are then the squared error of labels clipped at the region, matching losses of `ReLU` and
+    `SmeLU` that begin at or before it, and the squared error. Simple models are fitted to half of
+    the scores by each of them, and the choice is, of those whose error in the region is best on the
+    other half, within two standard errors, the first in this order. Without `scores`, it assumes
+    scores that are near `at`, within about `width`, without a long tail.
 
     Args:
         sensitivity: Which errors matter: those at a `"high_score"` or a `"low_score"`, those of a
@@ -96,11 +111,10 @@ def design(
         width: Distance from `at` at which the sensitivity must differ: it is at least three times
             as large, or as small, at `at - width` or `at + width` as at `at`. Positive; by default
             3, or the distance from `at` to the median of `scores`, at most (and, if it is 0, equal
-            to) their standard deviation; other widths are tried if the loss does not fit.
-        ranking: Whether the loss must compare the items of a list. No such loss is most sensitive
-            to low norms: there the choice is the same, and the reason explains it. For high and low
-            scores with `scores`, whether the order of the highest scores matters more than their
-            values.
+            to) their standard deviation; other widths are tried if the loss does not fit. Links of
+            `ReLU` rise by 1 within it.
+        ranking: Whether the loss must compare the items of a list, as a softmax does. No such loss
+            is most sensitive to low norms.
         scores: Labels of training lists, `[lists, items]` or `[items]`; NaN is padding.
         share: Share of the items in the region, in (0, 0.5).
         **kwargs: Further arguments of the loss, such as `label_map` and `reduction`.
@@ -109,19 +123,20 @@ def design(
         The loss, the reason, and the measurement behind it.
 
     Raises:
-        ValueError: If an argument is out of range, or if the loss is not sensitive to the region of
-            `scores`, such as an exponential whose `width` is far less than their spread.
+        ValueError: If an argument is out of range, if no loss is as wanted, or if the loss is not
+            sensitive to the region of `scores`, such as an exponential whose `width` is far less
+            than their spread.
 
     Example:
-        >>> choice = losses.design("high_score", at=2.0, width=1.0)
+        >>> seconds = np.random.default_rng(0).exponential(60.0, size=[100, 20])
+        >>> link = losses.design("high_score", scores=seconds).loss.link
+        >>> type(link).__name__, round(link.shift)  # a tenth of the scores is above 140
+        ('ReLU', 0)
+        >>> choice = losses.design("high_score", at=2.0, width=1.0, ranking=True)
         >>> choice.loss.scaling
         Scaled(link=Exp(scale=1.5, shift=2.0), factor=1.5)
         >>> [round(x, 3) for x in choice.verdict.sensitivities]  # at 1, 2 and 3
         [0.008, 0.131, 11.509]
-        >>> seconds = np.random.default_rng(0).exponential(60.0, size=[100, 20])
-        >>> link = losses.design("high_score", scores=seconds).loss.link
-        >>> type(link).__name__, round(link.shift)  # a tenth of the scores is above 140
-        ('Sigmoid', 183)
 
     Reference:
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
@@ -133,20 +148,24 @@ def design(
         )
     if width is not None and not 0.0 < width < np.inf:
         raise refusal("`width` must be positive and finite", width=width)
+    if ranking and sensitivity == "low_norm":
+        reason = "must be False for 'low_norm': the probabilities of a softmax favour the ends"
+        raise refusal(f"`ranking` {reason}", ranking=ranking)
     if scores is None:
         at, width = 0.0 if at is None else at, 3.0 if width is None else width
         recipe = (_RANKING if ranking else _ALONE)[sensitivity]
+        assumed = "It assumes scores within a few `width` of `at`, since no `scores` are given."
+        recipe = recipe._replace(why=f"{assumed} {recipe.why}")
         return _made(recipe, at, width, sensitivity, (at - width, at, at + width), share, kwargs)
     lists = _lists(scores, share)
     first = None
     tried = list(_tried(lists, sensitivity, at, width, share))
-    # a sigmoid covers no more than the start of a very long tail, which a line covers
-    for ranks, (place, reach) in itertools.product([ranking, False][: 1 + ranking], tried):
-        recipe = _recipe(lists, sensitivity, ranks, place)
-        candidate = _made(recipe, place, reach, sensitivity, lists, share, kwargs)
-        if candidate.verdict.status != "invalid":
-            return candidate
-        first = first or (candidate.verdict, place, reach)
+    for recipe in _recipes(lists, sensitivity, ranking, tried[0][0], share, kwargs):
+        for place, reach in tried:
+            candidate = _made(recipe, place, reach, sensitivity, lists, share, kwargs)
+            if candidate.verdict.status != "invalid":
+                return candidate
+            first = first or (candidate.verdict, place, reach)
     assert first is not None
     verdict, place, reach = first
     raise refusal(
@@ -186,12 +205,33 @@ def _tried(
                 yield place, trial
 
 
-def _recipe(lists: Array, sensitivity: Wanted, ranking: bool, at: float) -> "_Recipe":
-    regions = {"low_score": lists < at, "high_score": lists > at}
-    if sensitivity in regions and len(np.unique(lists[~np.isnan(lists)])) > 2:
-        region = lists[regions[sensitivity]]
-        return _of_scores(sensitivity, ranking, float(np.median(region)) if region.size else at)
-    return (_RANKING if ranking else _ALONE)[sensitivity]
+def _recipes(
+    lists: Array,
+    sensitivity: Wanted,
+    ranking: bool,
+    at: float,
+    share: float,
+    kwargs: dict[str, Any],
+) -> Iterator["_Recipe"]:
+    """Yields recipes, the best first."""
+    if sensitivity not in ENDS:
+        yield (_RANKING if ranking else _ALONE)[sensitivity]
+    elif ranking:
+        for gamma in GAMMAS:
+            why = f"The scaling rises in the region only, and evenly; gamma is {gamma:g}."
+            yield _softmax(why, ReLU if sensitivity == "high_score" else _rising_to, 1.0, gamma)
+    else:
+        side = 1.0 if sensitivity == "high_score" else -1.0
+        clips = _clips(side * lists, side * at, share)
+        if "label_map" in kwargs:  # squares have none
+            clips = [x for x in clips if x.of_predictions]
+        errors, is_level = held_out_errors(clips, Clip(side * at), side * lists[~np.isnan(lists)])
+        clips = clips if side > 0.0 else [x.mirrored() for x in clips]
+        told = ", ".join(f"{x.name} {y:.3g}" for x, y in zip(clips, errors, strict=True))
+        for place in np.lexsort((np.where(is_level, 0.0, errors), ~is_level)):
+            clip, fit = clips[place], "level with the best" if is_level[place] else "next"
+            why = f"By errors on held-out scores, {clip.name} is {fit}: {told}."
+            yield _Recipe(why, functools.partial(_clipped, clip))
 
 
 def _way_out(verdict: Verdict, sensitivity: Wanted, at: float | None, width: float | None) -> str:
@@ -230,7 +270,8 @@ def judge(
 ) -> Verdict:
     """Measures whether a loss is sensitive in the wanted region.
 
-    The curvature of the loss is measured at the low, the middle and the high scores of lists. In
+    The curvature of the loss is measured at the low, the middle and the high scores of lists: by
+    how much the gradient changes with the label, which is 0 where labels are clipped. In
     the wanted region its median must be at least three times as large as elsewhere. For high norms,
     both ends must qualify and agree within a factor of 1.5. For clipping, the loss must be exactly
     flat around the low scores. A valid loss is convex and, except for low norms, compares the items
@@ -274,8 +315,12 @@ def judge(
     levels = [_median(lists, region) for region in regions]
     measured = _regions((low, middle, high))
     ranks = isinstance(link, CompositeSoftmax)
-    status, why = _decide(sensitivity, measured, _starts_flat(link, levels), is_convex, ranks)
-    if status != "invalid" and sensitivity in ("high_score", "low_score"):
+    is_squared = isinstance(loss, MeanSquaredLoss)
+    flat = not is_squared and _starts_flat(link, levels)
+    status, why = _decide(sensitivity, measured, flat, is_convex, ranks)
+    if is_squared and not measured:
+        status, why = "even", "all errors cost the same"
+    if status in ("valid", "region_only") and sensitivity in ENDS:
         covered = _coverage(curvatures.numpy(), regions[2 if sensitivity == "high_score" else 0])
         if covered < COVERAGE:
             status, why = (
@@ -337,6 +382,8 @@ def _link(loss: SelectiveLoss) -> Link | CompositeSoftmax:
         return CompositeSoftmax(loss.scaling, loss.gamma, allow_nonconvex=True)
     if isinstance(loss, SelectiveSigmoidLoss):
         return CompositeSigmoid(loss.scaling, loss.gamma, loss.offset, allow_nonconvex=True)
+    if isinstance(loss, MeanSquaredLoss):
+        return Clip(loss.lower, loss.upper).link()
     return loss.link
 
 
@@ -388,12 +435,14 @@ class _Recipe(NamedTuple):
     make: Callable[[float, float, dict[str, Any]], SelectiveLoss]
 
 
-def _softmax(why: str, link: Callable[..., ElementaryLink], reach: float) -> _Recipe:
+def _softmax(
+    why: str, link: Callable[..., ElementaryLink], reach: float, gamma: float = 1.0
+) -> _Recipe:
     """A composite Softmax whose scaling is `reach` from its shift, at `width` from there."""
 
     def make(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
         scale = reach / width
-        return SelectiveSoftmaxLoss(Scaled(link(scale=scale, shift=at), scale), **kwargs)
+        return SelectiveSoftmaxLoss(Scaled(link(scale=scale, shift=at), scale), gamma, **kwargs)
 
     return _Recipe(why, make)
 
@@ -405,22 +454,27 @@ def _sum(why: str, link: Callable[..., ElementaryLink], reach: float) -> _Recipe
     return _Recipe(why, make)
 
 
-def _of_scores(sensitivity: Wanted, ranking: bool, median: float) -> _Recipe:
-    """A matching loss of a link that is steep in the region, whose scores have this median."""
-    side = 1.0 if sensitivity == "high_score" else -1.0
+def _rising_to(scale: float, shift: float) -> ElementaryLink:
+    return Clip(upper=shift).link(1.0 / scale)
 
-    def sigmoid(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
-        return MatchingLoss(Sigmoid(scale=3.0 / width, shift=median), **kwargs)
 
-    def rising(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
-        below, above = max(0.0, -side), max(0.0, side)
-        slopes = {"slope_below": below, "slope_above": above}
-        line = PiecewiseLinear(knots=[0.0], values=[0.0], scale=1.0 / width, shift=at, **slopes)
-        return MatchingLoss(line, **kwargs)
+def _clipped(clip: Clip, at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
+    return clip.loss(width, **kwargs)
 
-    if ranking:
-        return _Recipe("A sigmoid at the median of the region is steepest there.", sigmoid)
-    return _Recipe("The link rises in the region only, and evenly.", rising)
+
+def _clips(lists: Array, at: float, share: float) -> list[Clip]:
+    """The candidates for high scores, from `at`: those to prefer first."""
+    part = min(max(float(np.mean(lists[~np.isnan(lists)] > at)), share), 0.45)
+    before = [_bounds(lists, min(x * part, 0.45))[1] for x in (4.0, 2.0)]
+    # a link that begins at the region learns nothing from scores below
+    starts = [x for x in dict.fromkeys(before) if x < at] or [at]
+    middle = _median(lists, lists > at)
+    return [
+        Clip(at, of_predictions=False),
+        *(Clip(start) for start in starts),
+        *(Clip(start, middle) for start in starts if start < middle),
+        Clip(of_predictions=False),
+    ]
 
 
 _ALONE: dict[Wanted, _Recipe] = {
@@ -449,7 +503,6 @@ _RANKING: dict[Wanted, _Recipe] = {
     "high_norm": _softmax(
         "The scaling sinh grows in size to both sides, as its probabilities do.", Sinh, 1.5
     ),
-    "low_norm": _ALONE["low_norm"],
     "clip_low": _softmax(
         "The scaling is 0 at low scores. Each clipped item still has a weight of 1 in the softmax: "
         "where there are many, give them smaller weights, or sample them.",

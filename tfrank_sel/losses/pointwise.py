@@ -68,13 +68,15 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
     ```
-    loss = mean_i w_i * (s_i - y_i)**2
+    loss = mean_i w_i * (s_i - min(max(y_i, lower), upper))**2
     ```
 
     Args:
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these.
         min_label: Minimum label of a valid item: 0 if padding has the label -1.
+        lower: The score that labels below it count as, where low scores do not matter.
+        upper: The score that labels above it count as, such as the cap of a duration.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Inputs: as in `ListwiseLoss`, but any real number is a valid label, and NaN is padding, unless
@@ -94,12 +96,15 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
 
     normalizer: Normalizer = mean_over_terms
     min_label: Bound = -math.inf
+    lower: Bound = -math.inf
+    upper: Bound = math.inf
 
     compares_items = False
     takes_classes = False
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the squared errors of the items, and normalises them."""
+        labels = tf.clip_by_value(labels, self.lower, self.upper)
         values = Identity(scale=2.0).potential(scores - labels)
         return of_items(self.normalizer, weights * values, mask)
 

@@ -213,7 +213,7 @@ class Configuration(Section):
         if training.get("loss", DEFAULT_LOSSES) == DEFAULT_LOSSES:
             training["loss"] = [{"class": "design"}]
         if evaluation.get("baseline", BASELINE) == BASELINE:
-            evaluation["baseline"] = {"class": "MeanSquaredLoss"}
+            evaluation["baseline"] = {"class": "MeanSquaredLoss", "lower": "region"}
         return {**values, "training": training, "evaluation": evaluation}
 
     @model_validator(mode="after")

@@ -165,7 +165,8 @@ class TrainingSection(Optimization):
         None,
         "If labels are scores, such as seconds or revenue: the share of the highest ones, which "
         "matter most. By default, the loss is then `losses.design`, that of the baseline is "
-        "MeanSquaredLoss, and `evaluation.gain` is the score above which the region is.",
+        'MeanSquaredLoss of labels clipped at the region (`lower = "region"`), and '
+        "`evaluation.gain` is the score above which the region is.",
         examples=[0.1],
     )
     workers: Count = option(

@@ -17,7 +17,7 @@ import numpy as np
 
 from tfrank_sel import links, losses
 from tfrank_sel.data import stores
-from tfrank_sel.losses.choice import Design
+from tfrank_sel.losses.choice import Design, threshold
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.configuration.training import Settings
@@ -197,7 +197,8 @@ def loss(
     Args:
         table: `class`, the name of a loss of `tfrank_sel.losses` or `module:function`, and its
             arguments. An argument may itself be such a table, also of a link, or a list of tables.
-            The class `design` is that of `losses.design`.
+            The class `design` is that of `losses.design`; `lower = "region"` is where the region
+            of the scores begins.
         key: The key of the table, for errors.
         scores: What `losses.design` reads from labels that are scores; None if they are not.
 
@@ -215,9 +216,10 @@ def loss(
         if scores is None:
             reason = "needs labels that are scores: name their share that matters, training.region"
             raise ConfigurationError(key, received(reason, "no region"))
-        named = {"name": "designed_loss", **table}
-        designed: Design = _made(named, key, _ours(), Design, scores)
+        designed: Design = _made(table, key, _ours(), Design, scores)
         return designed.loss
+    if scores is not None and table.get("lower") == "region":
+        table = {**table, "lower": _begin(**scores)}
     made = _made(table, key, _ours(), keras.losses.Loss)
     if scores is not None:
         if getattr(made, "min_label", -math.inf) > -math.inf:
@@ -231,6 +233,13 @@ def loss(
             'are scores, {class = "Identity"}. Received: no `label_map`',
         )
     return made
+
+
+def _begin(scores: np.ndarray | None = None, share: float = 0.1, at: float | None = None) -> float:
+    """The score at which the region begins, if labels are known."""
+    if at is not None or scores is None:
+        return at or 0.0
+    return threshold(scores, share)
 
 
 def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
