@@ -63,7 +63,7 @@ def sensitivity() -> Figure:
     figure = Figure(figsize=(7.2, 1.9), layout="constrained")
     axes = figure.subplots(1, len(choices))
     for place, choice in zip(axes, choices, strict=True):
-        plots.draw_loss(place, losses.design(choice).loss)
+        plots.draw_loss(place, losses.design(choice, ranking=choice != "low_norm").loss)
         place.set(title=choice, xlabel="predicted score", ylabel="")
         place.set_ylim(0.0, 2.0 if choice == "low_norm" else 5.0)
     axes[0].set_ylabel("loss")

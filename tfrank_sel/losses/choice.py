@@ -40,6 +40,7 @@ Array = NDArray[Any]
 CONTRAST = 3.0  # minimum ratio of the sensitivity in the wanted region to that elsewhere
 COVERAGE = 0.2  # minimum share of the other items of a list's region that are as sensitive as one
 BALANCE = 1.5  # maximum ratio between the sensitivities of both ends, if both matter
+EXCESS = 1.05  # maximum ratio of an error on held-out scores to that of clipped squares
 GAMMAS = [10.0**x for x in range(13)]
 ENDS = ("high_score", "low_score")
 
@@ -95,10 +96,11 @@ def design(
 
     With `scores`, it reads the region, and the unit of the scores, from them: `scores` and
     `a * scores + b` get the same loss, stretched and moved. For high and low scores, the candidates
-    are then the squared error of labels clipped at the region, matching losses of `ReLU` and
-    `SmeLU` that begin at or before it, and the squared error. Simple models are fitted to half of
-    the scores by each of them, and the choice is, of those whose error in the region is best on the
-    other half, within two standard errors, the first in this order. Without `scores`, it assumes
+    are then a matching loss of `ReLU` that begins before it, or at it, the squared error of labels
+    clipped at the region, a matching loss of `SmeLU`, and the squared error. Simple models are
+    fitted to half of the scores by each of them. The choice is the first in this order whose error
+    in the region, on the other half, is within two standard errors of the best, and at most 1.05
+    times that of clipped squares. Without `scores`, it assumes
     scores that are near `at`, within about `width`, without a long tail.
 
     Args:
@@ -131,7 +133,7 @@ def design(
         >>> seconds = np.random.default_rng(0).exponential(60.0, size=[100, 20])
         >>> link = losses.design("high_score", scores=seconds).loss.link
         >>> type(link).__name__, round(link.shift)  # a tenth of the scores is above 140
-        ('ReLU', 0)
+        ('ReLU', 95)
         >>> choice = losses.design("high_score", at=2.0, width=1.0, ranking=True)
         >>> choice.loss.scaling
         Scaled(link=Exp(scale=1.5, shift=2.0), factor=1.5)
@@ -223,15 +225,16 @@ def _recipes(
     else:
         side = 1.0 if sensitivity == "high_score" else -1.0
         clips = _clips(side * lists, side * at, share)
-        if "label_map" in kwargs:  # squares have none
-            clips = [x for x in clips if x.of_predictions]
         errors, is_level = held_out_errors(clips, Clip(side * at), side * lists[~np.isnan(lists)])
+        squares = [not x.of_predictions for x in clips]
+        is_level &= errors <= EXCESS * errors[squares.index(True)]
         clips = clips if side > 0.0 else [x.mirrored() for x in clips]
-        told = ", ".join(f"{x.name} {y:.3g}" for x, y in zip(clips, errors, strict=True))
+        listed = ", ".join(f"{x.name} {y:.3g}" for x, y in zip(clips, errors, strict=True))
         for place in np.lexsort((np.where(is_level, 0.0, errors), ~is_level)):
-            clip, fit = clips[place], "level with the best" if is_level[place] else "next"
-            why = f"By errors on held-out scores, {clip.name} is {fit}: {told}."
-            yield _Recipe(why, functools.partial(_clipped, clip))
+            if squares[place] and "label_map" in kwargs:  # which squares do not take
+                continue
+            why = f"Of the errors on held-out scores ({listed}), it takes {clips[place].name}."
+            yield _Recipe(why, functools.partial(_clipped, clips[place]))
 
 
 def _way_out(verdict: Verdict, sensitivity: Wanted, at: float | None, width: float | None) -> str:
@@ -470,8 +473,8 @@ def _clips(lists: Array, at: float, share: float) -> list[Clip]:
     starts = [x for x in dict.fromkeys(before) if x < at] or [at]
     middle = _median(lists, lists > at)
     return [
-        Clip(at, of_predictions=False),
         *(Clip(start) for start in starts),
+        Clip(at, of_predictions=False),
         *(Clip(start, middle) for start in starts if start < middle),
         Clip(of_predictions=False),
     ]

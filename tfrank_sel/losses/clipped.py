@@ -32,7 +32,7 @@ class Clip(NamedTuple):
     def name(self) -> str:
         if not self.of_predictions:
             is_plain = math.isinf(self.lower) and math.isinf(self.upper)
-            return "squares" if is_plain else "squares of clipped labels"
+            return "squares" if is_plain else "clipped squares"
         return type(self.link()).__name__
 
     def link(self, width: float = 1.0) -> ElementaryLink:
