@@ -96,8 +96,8 @@ def design(
 
     With `scores`, it reads the region, and the unit of the scores, from them: `scores` and
     `a * scores + b` get the same loss, stretched and moved. For high and low scores, the candidates
-    are then a matching loss of `ReLU` that begins before it, or at it, the squared error of labels
-    clipped at the region, a matching loss of `SmeLU`, and the squared error. Simple models are
+    are then the squared error of labels clipped at the region, matching losses of `ReLU` that begin
+    before it, or at it, those of `SmeLU`, and the squared error. Simple models are
     fitted to half of the scores by each of them. The choice is the first in this order whose error
     in the region, on the other half, is within two standard errors of the best, and at most 1.05
     times that of clipped squares. Without `scores`, it assumes
@@ -468,13 +468,13 @@ def _clipped(clip: Clip, at: float, width: float, kwargs: dict[str, Any]) -> Sel
 def _clips(lists: Array, at: float, share: float) -> list[Clip]:
     """The candidates for high scores, from `at`: those to prefer first."""
     part = min(max(float(np.mean(lists[~np.isnan(lists)] > at)), share), 0.45)
-    before = [_bounds(lists, min(x * part, 0.45))[1] for x in (4.0, 2.0)]
+    before = [_bounds(lists, min(x * part, 0.45))[1] for x in (2.0, 4.0)]
     # a link that begins at the region learns nothing from scores below
     starts = [x for x in dict.fromkeys(before) if x < at] or [at]
     middle = _median(lists, lists > at)
     return [
-        *(Clip(start) for start in starts),
         Clip(at, of_predictions=False),
+        *(Clip(start) for start in starts),
         *(Clip(start, middle) for start in starts if start < middle),
         Clip(of_predictions=False),
     ]
