@@ -471,11 +471,11 @@ def _clips(lists: Array, at: float, share: float) -> list[Clip]:
     before = [_bounds(lists, min(x * part, 0.45))[1] for x in (2.0, 4.0)]
     # a link that begins at the region learns nothing from scores below
     starts = [x for x in dict.fromkeys(before) if x < at] or [at]
-    middle = _median(lists, lists > at)
+    end = 2.0 * _median(lists, lists > at) - at  # not at a score: the slope there is rounded
     return [
         Clip(at, of_predictions=False),
         *(Clip(start) for start in starts),
-        *(Clip(start, middle) for start in starts if start < middle),
+        *(Clip(start, end) for start in starts if start < end),
         Clip(of_predictions=False),
     ]
 
