@@ -103,5 +103,5 @@ def held_out_errors(clips: Sequence[Clip], region: Clip, scores: Array) -> tuple
         squares.append(np.square(errors))
     each = np.mean(squares, axis=0)
     gaps = each - each[each.mean(axis=1).argmin()]
-    is_level = gaps.mean(axis=1) <= 2.000001 * gaps.std(axis=1) / math.sqrt(gaps.shape[1])
+    is_level = gaps.mean(axis=1) <= 2.0 * gaps.std(axis=1) / math.sqrt(gaps.shape[1])
     return np.sqrt(each.mean(axis=1)) * deviation, is_level
