@@ -111,6 +111,51 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
     return columns[0], columns[1], gains
 
 
+def times_of(interactions: Any) -> NDArray[Any] | None:
+    """Returns the column `time` of a frame or table with columns `user` and `item`, if any."""
+    if not {"user", "item", "time"} <= set(names_of(interactions) or ()):
+        return None
+    return np.asarray(interactions["time"])
+
+
+def divided(
+    interactions: Any, times: Any, share: float, random: np.random.Generator
+) -> tuple[Matrix, Matrix]:
+    """Divides interactions in those to fit and those held out.
+
+    Held-out pairs that are also among the others are left out, and so are users without others.
+
+    Args:
+        interactions: As in `as_matrix`.
+        times: Time of each interaction: the latest are held out. If `None`, random ones are.
+        share: Share of the interactions that is held out.
+        random: Source of random numbers.
+
+    Raises:
+        ValueError: If there is not a time for each interaction.
+    """
+    matrix = as_matrix(interactions)
+    columns = split_columns(matrix if times is None else interactions)
+    if times is None:
+        is_held_out = random.random(matrix.nnz) < share
+    else:
+        when = np.asarray(times)
+        if when.shape != columns[0].shape:
+            raise refusal(
+                "`times` must have a value for each interaction",
+                f"shape {when.shape}, of {len(columns[0])} interactions",
+            )
+        _, order = np.unique(when, return_inverse=True)  # of any type that can be compared
+        is_held_out = order > np.quantile(order, 1.0 - share, method="lower")
+    train, held_out = (
+        as_matrix(tuple(column[chosen] for column in columns), matrix.shape)
+        for chosen in (~is_held_out, is_held_out)
+    )
+    has_others = train.getnnz(axis=1)[:, np.newaxis] > 0
+    held_out = as_matrix(held_out.multiply(has_others) - held_out.multiply(train != 0))
+    return train, held_out
+
+
 def _check_ids(name: str, ids: NDArray[Any], count: int | None) -> None:
     if not np.issubdtype(ids.dtype, np.integer):
         raise refusal(f"`{name}` must be integers from 0, or ids in a frame", dtype=ids.dtype)

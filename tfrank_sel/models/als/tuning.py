@@ -1,31 +1,38 @@
 """Choice of the settings of a factorisation by validation."""
 
 import itertools
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import rich.progress
 from numpy.typing import ArrayLike
 
 from tfrank_sel.models.als import ids, retrieval
-from tfrank_sel.models.als.factorizer import RGFactorizer
-from tfrank_sel.models.als.interactions import as_matrix, split_columns
+from tfrank_sel.models.als.interactions import as_matrix, divided, times_of
 from tfrank_sel.refusals import refusal
+
+if TYPE_CHECKING:
+    from tfrank_sel.models.als.factorizer import RGFactorizer
+
+REGULARIZATIONS = (0.2, 0.6, 2.0, 6.0, 20.0)  # tried if none is given
+FEWEST = 100  # held-out interactions by which `fit` chooses
 
 
 def tune(
-    model: RGFactorizer,
+    model: "RGFactorizer",
     interactions: Any,
-    search: Mapping[str, Sequence[Any]],
+    search: Mapping[str, Sequence[Any]] = MappingProxyType({}),
     *,
     trials: int | None = None,
     held_out: float = 0.1,
     times: ArrayLike | None = None,
     seed: int = 0,
     verbose: bool = False,
-) -> tuple[RGFactorizer, list[dict[str, Any]]]:
+) -> tuple["RGFactorizer", list[dict[str, Any]]]:
     """Tries settings on held-out interactions, and fits the best to all interactions.
 
     A trial fits a copy of `model` with other settings to the rest of the interactions. Its value is
@@ -36,12 +43,14 @@ def tune(
         model: The factoriser whose settings are not searched; it is not changed.
         interactions: Positives, as in `RGFactorizer.fit`.
         search: Values to try, by argument of `RGFactorizer`. `sweeps` need no values: each number
-            of sweeps up to that of `model` is judged.
+            of sweeps up to that of `model` is judged. If neither `search` nor `model` has a
+            `regularization`, 0.2, 0.6, 2, 6 and 20 are tried.
         trials: Number of combinations to try, drawn without replacement; all if `None`.
         held_out: Share of the interactions to judge by, in (0, 1).
-        times: Time of each interaction, as numbers or NumPy dates. The latest interactions are held
-            out, as new ones will be judged; random ones if `None`. Pairs that also occur before are
-            not judged.
+        times: Time of each interaction, such as numbers or NumPy dates; the column `time` of a
+            frame if `None`. The latest interactions are held out, as new ones will be judged;
+            random ones without times. Pairs that also occur before, and users who do not, are not
+            judged.
         seed: Seed of the held-out interactions and of the combinations.
         verbose: Whether to show progress.
 
@@ -76,46 +85,84 @@ def tune(
             "`held_out` must be in (0, 1), and `trials` must be positive",
             f"held_out={held_out}, trials={trials}",
         )
+    if model.regularization is None:
+        search = {"regularization": REGULARIZATIONS, **search}
     random = np.random.default_rng(seed)
+    times = times_of(interactions) if times is None else times
     interactions, known_ids = ids.numbered(interactions)
-    matrix = as_matrix(interactions)
-    columns = split_columns(matrix if times is None else interactions)
-    if times is None:
-        is_held_out = random.random(matrix.nnz) < held_out
-    else:
-        when = np.asarray(times)
-        if when.shape != columns[0].shape:
-            raise refusal(
-                "`times` must have a value for each interaction",
-                f"shape {when.shape}, of {len(columns[0])} interactions",
-            )
-        is_held_out = when > np.quantile(when, 1.0 - held_out, method="lower")
-    train, validation = (
-        as_matrix(tuple(column[chosen] for column in columns), matrix.shape)
-        for chosen in (~is_held_out, is_held_out)
-    )
-    validation = as_matrix(validation - validation.multiply(train != 0))
+    train, validation = divided(interactions, times, held_out, random)
     if not validation.nnz or not train.nnz:
         raise refusal(
             "`held_out` must leave interactions in both parts",
-            f"{matrix.nnz} interactions, held_out={held_out}",
+            f"{train.nnz + validation.nnz} interactions, held_out={held_out}",
         )
     combinations = list(itertools.product(*search.values()))
     chosen = random.permutation(len(combinations))[:trials]
     tried = []
     for number in rich.progress.track(sorted(chosen), "trials", disable=not verbose):
         settings = dict(zip(search, combinations[number], strict=True))
-        history = type(model)(**{**arguments, **settings}).fit(train, validation).history_
+        history = _fitted(model, settings, train, validation).history_
         best = max(range(len(history)), key=lambda sweep: history[sweep]["ndcg@10"])
         values = {name: history[best][name] for name in ("ndcg@10", "recall@10", "mrr@10")}
         tried.append({**settings, "sweeps": best + 1, **values})
     tried.sort(key=lambda trial: -trial["ndcg@10"])
-    popular = train.getnnz(axis=0)[:, np.newaxis].astype(np.float32)
-    best_items, _ = retrieval.best(np.ones([train.shape[0], 1], np.float32), popular, 10, train)
-    tried.append({"sweeps": 0, **retrieval.ranking_quality(best_items, validation)})
+    tried.append({"sweeps": 0, **_popularity(train, validation)})
     if tried[0]["ndcg@10"] <= tried[-1]["ndcg@10"]:
-        warnings.warn(f"no trial is better than the most popular items: {tried}", stacklevel=2)
+        warnings.warn(
+            f"no trial is better than the most popular items: {_words(tried[0])}; the most popular "
+            f"items: {_words(tried[-1])}",
+            stacklevel=2,
+        )
     settings = {name: tried[0][name] for name in (*search, "sweeps")}
-    chosen_model = type(model)(**{**arguments, **settings}).fit(matrix)
+    chosen_model = type(model)(**{**arguments, **settings}).fit(as_matrix(interactions))
     chosen_model.user_ids_, chosen_model.item_ids_ = known_ids
     return chosen_model, tried
+
+
+def regularization(
+    model: "RGFactorizer", train: Any, held_out: Any, list_weights: ArrayLike | None
+) -> float:
+    """Returns the regularization of the best NDCG@10 after all sweeps, and tells it in a line.
+
+    Warns if the most popular items are better.
+    """
+    judged = {}
+    for strength in REGULARIZATIONS:
+        settings = {"regularization": strength, "patience": None}
+        tried = _fitted(model, settings, train, list_weights=list_weights)
+        judged[strength] = _quality(tried.user_factors_, tried.item_factors_, train, held_out)
+    best = max(judged, key=lambda strength: judged[strength]["ndcg@10"])
+    popular = _popularity(train, held_out)
+    told = (
+        f"regularization={best:g} is the best of {', '.join(f'{x:g}' for x in REGULARIZATIONS)} by "
+        f"{held_out.nnz:,} held-out interactions: {_words(judged[best])}; the most popular items: "
+        f"{_words(popular)}"
+    )
+    if judged[best]["ndcg@10"] <= popular["ndcg@10"]:
+        warnings.warn(f"the most popular items are better: {told}", stacklevel=4)
+    else:
+        print(told, file=sys.stderr)
+    return best
+
+
+def _fitted(
+    model: "RGFactorizer", settings: Mapping[str, Any], *interactions: Any, **options: Any
+) -> "RGFactorizer":
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the vectors of all items are parallel")  # not chosen
+        return type(model)(**{**model.arguments(), **settings}).fit(*interactions, **options)
+
+
+def _quality(users: Any, items: Any, train: Any, held_out: Any) -> dict[str, float]:
+    judged = held_out.getnnz(axis=1).nonzero()[0]
+    best, _ = retrieval.best(users[judged], items, 10, train[judged])
+    return retrieval.ranking_quality(best, held_out[judged])
+
+
+def _popularity(train: Any, held_out: Any) -> dict[str, float]:
+    counts = train.getnnz(axis=0)[:, np.newaxis].astype(np.float32)
+    return _quality(np.ones([train.shape[0], 1], np.float32), counts, train, held_out)
+
+
+def _words(values: Mapping[str, float]) -> str:
+    return f"NDCG@10 {values['ndcg@10']:.4f}, recall@10 {values['recall@10']:.4f}"
