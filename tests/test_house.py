@@ -133,8 +133,9 @@ def test_a_file_is_short_and_says_what_it_is(path: pathlib.Path) -> None:
         assert text.startswith('"""')
 
 
-# of code, by package; whoever needs more takes away elsewhere, or says in the change why not
-CEILINGS = {"tfrank_sel": 34_000, "tests": 30_700}
+# of code, by package; whoever needs more takes away elsewhere, or says in the change why not. The
+# last rise: losses of catalogues, sequences, versions of search engines, choices by held-out data
+CEILINGS = {"tfrank_sel": 34_900, "tests": 31_300}
 
 
 @pytest.mark.parametrize("folder", CEILINGS)
