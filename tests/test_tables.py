@@ -19,7 +19,7 @@ from tfrank_sel.data.formats import Columns
 from tfrank_sel.features import Category
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.ingestion.clicks import corrected
-from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Source
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 UUIDS = [uuid.uuid5(uuid.NAMESPACE_DNS, x) for x in "ab"]
 NOON = datetime.datetime(2024, 1, 1, 12, 30)
@@ -132,7 +132,7 @@ def by_correct(path, role, folder):
 def by_run(path, role, folder):
     names = {"query": "query", "doc_id": "item", role: "x"}
     columns = Columns(names["query"], "click", names["doc_id"], ("n",))
-    inputs = InputFiles([Source(str(path))], columns, {"train": 1.0})
+    inputs = Inputs([Source(str(path))], columns, {"train": 1.0})
     output = folder / f"run{len(list(folder.iterdir()))}"
     made, _ = corrected(inputs, Clicks(position="position", session="session"), output)
     shown = parquet.read_table(output / "shown.parquet")["query" if role == "query" else "item"]
@@ -318,7 +318,7 @@ def test_other_columns_are_features_as_in_the_log(tmp_path, suffix):
             file.unlink(missing_ok=True)
         types = {"x": Category()}
         columns = Columns("query", "click", "item", types)
-        inputs = InputFiles([Source(str(path))], columns, {"train": 1.0})
+        inputs = Inputs([Source(str(path))], columns, {"train": 1.0})
         wanted = attempt(features, path, "click", types)
         if attempt(corrected, inputs, Clicks(position="position"), made):
             assert attempt(features, made / "log.parquet", "click", types) == wanted, name
@@ -348,7 +348,7 @@ def test_a_column_of_any_type_is_kept_or_refused_in_one_line(tmp_path):
             file.unlink(missing_ok=True)
         kept += attempt(invoked, clicks_app, "correct", path, "--output", output) is not None
         columns = Columns("query", "click", "item", ("n",))
-        inputs = InputFiles([Source(str(path))], columns, {"train": 1.0})
+        inputs = Inputs([Source(str(path))], columns, {"train": 1.0})
         attempt(corrected, inputs, Clicks(position="position"), tmp_path / f"run{number}")
     assert kept > 40
 

@@ -59,7 +59,7 @@ def measure(path: Path, output: Path) -> None:
 
     imported = peak()
     began = time.process_time()
-    inputs = ingest.InputFiles([Source(str(path))], shares=SHARES)
+    inputs = ingest.Inputs([Source(str(path))], shares=SHARES)
     done = ingest.ingest(inputs, Schema({"features": Vector(size=FEATURES)}), output)
     lists = sum(counted["lists"] for counted in done.report["splits"].values())
     print(imported, peak(), time.process_time() - began, lists)

@@ -50,5 +50,5 @@ def shards(tmp_path_factory, lists):
     """The records of the lists of a file of tests, as a training split."""
     folder = tmp_path_factory.mktemp("shards")
     letor.write(folder / "lists.txt", lists)
-    inputs = ingest.InputFiles([Source(str(folder / "lists.txt"), "train")])
+    inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
     return ingest.ingest(inputs, inputs.schema(), folder).shards["train"]

@@ -52,7 +52,7 @@ def split(tmp_path_factory, lists):
     parquet.write_table(sets.table(lists), folder / "lists.parquet")
     parquet.write_table(sets.table(lists[:5]), folder / "more.parquet")
     columns = Columns(context=("device", "age"))
-    inputs = ingest.InputFiles(expand([str(folder / "*.parquet")], "test"), columns, adjacent=True)
+    inputs = ingest.Inputs(expand([str(folder / "*.parquet")], "test"), columns, adjacent=True)
     layout = inputs.reader.infer([source.path for source in inputs.sources])
     shards = ingest.ingest(inputs, layout, folder).shards["test"]
     return PackedLists(shards, data.FeatureSpec(3), layout.context)

@@ -46,9 +46,7 @@ def ingested(tmp_path_factory, lists):
 
 def in_splits(folder, pattern, columns=sets.COLUMNS, format=None, **options):
     """Ingests the files of a pattern, divided by the hash of the query."""
-    inputs = ingest.InputFiles(
-        expand([str(pattern)]), columns, sets.SHARES, format=format, **options
-    )
+    inputs = ingest.Inputs(expand([str(pattern)]), columns, sets.SHARES, format=format, **options)
     layout = inputs.schema()
     return layout, ingest.ingest(inputs, layout, folder)
 
@@ -123,7 +121,7 @@ def test_the_report_counts_what_is_doubtful(tmp_path):
     ]
     letor.write(tmp_path / "a.txt", lists)
     letor.write(tmp_path / "b.txt", lists[1:2])
-    inputs = ingest.InputFiles(expand([str(tmp_path / "?.txt")], "train"))
+    inputs = ingest.Inputs(expand([str(tmp_path / "?.txt")], "train"))
     done = ingest.ingest(inputs, inputs.schema(), tmp_path / "out")
     assert done.report["splits"] == {
         "train": {
@@ -191,11 +189,11 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
     }
     for name, letters in expected.items():
         found = expand([str(tmp_path / name)], "train")
-        layout = ingest.InputFiles(found).schema()
+        layout = ingest.Inputs(found).schema()
         folder = tmp_path / f"{name}.out"
         with pytest.raises(data.InputError, match=f"Received: {len(letters)}$"):
-            ingest.ingest(ingest.InputFiles(found, allow_bad_lines=1), layout, folder)
-        inputs = ingest.InputFiles(found, allow_bad_lines=len(letters))
+            ingest.ingest(ingest.Inputs(found, allow_bad_lines=1), layout, folder)
+        inputs = ingest.Inputs(found, allow_bad_lines=len(letters))
         done = ingest.ingest(inputs, layout, folder)
         written = [json.loads(line) for line in (folder / "dead_letters.jsonl").open()]
         written.sort(key=lambda letter: letter["number"])

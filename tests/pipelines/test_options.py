@@ -10,7 +10,7 @@ from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.evaluation.blessing import Rules
-from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Source
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Source
         (Gates, "zero", "stop"),
         (Gates, "missing", {"threshold": "0.2"}),
         (Gates, "missing", {"threshold": 1.5}),
-        (InputFiles, "sources", ["train.txt"]),
-        (InputFiles, "adjacent", "no"),
+        (Inputs, "sources", ["train.txt"]),
+        (Inputs, "adjacent", "no"),
         (Rules, "margin", math.nan),
         (Rules, "min_queries", "many"),
         (Settings, "averaging", 1.0),
@@ -41,7 +41,7 @@ def test_an_option_that_cannot_be_used_is_refused_by_name(
     options: Any, name: str, value: Any
 ) -> None:
     needed = {
-        InputFiles: {"sources": [Source("train.txt")]},
+        Inputs: {"sources": [Source("train.txt")]},
         Source: {"path": "train.txt"},
     }.get(options, {})
     options(**needed)

@@ -113,7 +113,7 @@ def test_workers_and_this_process_find_the_same(tmp_path):
     lists = sets.made()
     sets.write_letor(tmp_path, lists)
     names = ("1.txt.gz", "2.txt")
-    inputs = ingest.InputFiles([Source(str(tmp_path / name), "train") for name in names])
+    inputs = ingest.Inputs([Source(str(tmp_path / name), "train") for name in names])
     rule = schema_pb2.Feature(name="features[1]", float_domain={"min": 0.0, "max": 0.1})
     rules = schema_pb2.Schema(feature=[rule])
     found = []
@@ -134,7 +134,7 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
     model = models.ListScorer([0.0] * 6, [1.0] * 6, [4])
     model.build((None, None, 6))
     rules = schema._Rules.of(schema_pb2.Schema(), SPEC, NUMBERS)
-    inputs = ingest.InputFiles([Source("a.csv", "train")])
+    inputs = ingest.Inputs([Source("a.csv", "train")])
     store = functools.partial(reading.Store, SPEC, sets.SHARES)
     lists = PackedLists(["lists"], SPEC, {"age": True})
     for step in (

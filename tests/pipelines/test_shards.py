@@ -93,7 +93,7 @@ def test_what_bundles_that_fail_or_are_repeated_wrote_does_not_count(
 
 def test_an_ingest_that_fails_midway_leaves_no_shard(tmp_path, monkeypatch):
     letor.write(tmp_path / "a.txt", synthetic.lists(50, num_features=4))
-    inputs = ingest.InputFiles(expand([str(tmp_path / "a.txt")], "train"))
+    inputs = ingest.Inputs(expand([str(tmp_path / "a.txt")], "train"))
     serialize, calls = stored_lists.serialize, []
 
     def fails(found, spec):
@@ -125,7 +125,7 @@ def test_a_file_that_is_read_in_parts_gives_the_same_shards_in_every_run(
     sets.write_jsonl(tmp_path / "a.jsonl", sets.table(lists).to_pylist())
     names = [f"x{i}" for i in range(6)] if name == "a.jsonl" else ()
     columns = data.formats.Columns(features=names)
-    inputs = ingest.InputFiles(expand([str(tmp_path / name)]), columns, sets.SHARES)
+    inputs = ingest.Inputs(expand([str(tmp_path / name)]), columns, sets.SHARES)
     options = beams.pipeline_options("Direct", WAYS[way])
     whole = ingest.ingest(inputs, inputs.schema(), tmp_path / "whole")
     monkeypatch.setattr(lines, "PART", (tmp_path / name).stat().st_size // 7)
@@ -153,7 +153,7 @@ def test_rows_of_any_order_are_grouped_in_memory_and_on_disk(tmp_path, monkeypat
     order = np.random.default_rng(0).permutation(len(rows))
     sets.write_jsonl(tmp_path / "a.jsonl", [rows[i] for i in order])
     columns = data.formats.Columns(features=[f"x{i}" for i in range(6)])
-    inputs = ingest.InputFiles(expand([str(tmp_path / "a.jsonl")]), columns, sets.SHARES)
+    inputs = ingest.Inputs(expand([str(tmp_path / "a.jsonl")]), columns, sets.SHARES)
     options = beams.pipeline_options("Direct")
     there = ingest.ingest(inputs, inputs.schema(), tmp_path / "there", options=options)
     monkeypatch.setattr(reading, "HELD", held)
@@ -175,8 +175,8 @@ def test_a_file_that_is_missing_beside_another_is_told(tmp_path, name):
     (tmp_path / "all.jsonl").rename(tmp_path / "a.jsonl")
     columns = data.formats.Columns(features=["x1"])
     none = str(tmp_path / f"none.{name}")
-    inputs = ingest.InputFiles([Source(x, "train") for x in (str(tmp_path / name), none)], columns)
-    layout = ingest.InputFiles(inputs.sources[:1], columns).schema()
+    inputs = ingest.Inputs([Source(x, "train") for x in (str(tmp_path / name), none)], columns)
+    layout = ingest.Inputs(inputs.sources[:1], columns).schema()
     with pytest.raises(data.InputError, match=rf"none\.{name}: expected a .* [Nn]o such file"):
         ingest.ingest(inputs, layout, tmp_path / "out")
 
@@ -188,14 +188,14 @@ def test_lines_that_are_left_out_have_their_numbers_in_a_file_of_parts(tmp_path,
     text = [bad.get(number, line) for number, line in enumerate(good, start=1)]
     path = tmp_path / "a.txt"
     path.write_text("\n".join(text))
-    inputs = ingest.InputFiles(expand([str(path)], "train"), allow_bad_lines=4)
+    inputs = ingest.Inputs(expand([str(path)], "train"), allow_bad_lines=4)
     layout = inputs.schema()
     ingest.ingest(inputs, layout, tmp_path / "out")
     with (tmp_path / "out" / "dead_letters.jsonl").open() as file:
         letters = [json.loads(line) for line in file]
     assert {one["number"]: one["text"] for one in letters} == bad
     with pytest.raises(data.InputError, match=r"a\.txt:80: expected"):
-        ingest.ingest(ingest.InputFiles(inputs.sources), layout, tmp_path / "out")
+        ingest.ingest(ingest.Inputs(inputs.sources), layout, tmp_path / "out")
 
 
 def test_a_query_that_comes_back_in_another_part_is_refused(tmp_path, monkeypatch):
@@ -204,16 +204,16 @@ def test_a_query_that_comes_back_in_another_part_is_refused(tmp_path, monkeypatc
     path = tmp_path / "a.txt"
     letor.write(path, [*lists[:30], lists[20], lists[3]])
     sources = expand([str(path)], "train")
-    layout = ingest.InputFiles(sources).schema()
+    layout = ingest.Inputs(sources).schema()
     with pytest.raises(data.InputError) as error:
-        ingest.ingest(ingest.InputFiles(sources, allow_bad_lines=1), layout, tmp_path / "out")
+        ingest.ingest(ingest.Inputs(sources, allow_bad_lines=1), layout, tmp_path / "out")
     rule = "the lines of a query must be adjacent. Received again: that of list"
     assert sorted(str(error.value).splitlines()) == [
         f"{path}, list 31: {rule} 21",
         f"{path}, list 32: {rule} 4",
         "expected at most 1 bad lines. Received: 2",
     ]
-    inputs = ingest.InputFiles(sources, allow_bad_lines=2)
+    inputs = ingest.Inputs(sources, allow_bad_lines=2)
     done = ingest.ingest(inputs, layout, tmp_path / "out")
     assert sorted(done.report["duplicate_queries"]["first"]) == [
         [f"{path}, list 21", f"{path}, list 31"],

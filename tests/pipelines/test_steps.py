@@ -43,7 +43,7 @@ def shards(tmp_path_factory, lists):
 def stored_in(folder, lists):
     """Shards of lists."""
     letor.write(folder / "lists.txt", lists)
-    inputs = ingest.InputFiles([Source(str(folder / "lists.txt"), "train")])
+    inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
     layout = Schema({"features": Vector(size=lists[0].features.shape[1])})
     return ingest.ingest(inputs, layout, folder).shards["train"]
 

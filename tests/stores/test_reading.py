@@ -89,7 +89,7 @@ def test_files_of_a_store_are_ingested_by_part(folder, files, tmp_path, monkeypa
     monkeypatch.setattr(lines, "PART", 2000)
     done = []
     for number, place in enumerate((str(files / "all.txt"), stores.join(folder, "all.txt"))):
-        inputs = ingest.InputFiles([Source(place)], shares=sets.SHARES)
+        inputs = ingest.Inputs([Source(place)], shares=sets.SHARES)
         assert len(inputs.reader.parts(place)) > 3
         done.append(ingest.ingest(inputs, inputs.schema(), tmp_path / str(number)))
     for split, paths in done[0].shards.items():

@@ -20,7 +20,7 @@ from tfrank_sel.pipelines import configuration
 from tfrank_sel.pipelines.analysis import statistics
 from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
 from tfrank_sel.pipelines.ingestion import ingest, resolved as inputs
-from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Source
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.learning import preparation
 from tfrank_sel.pipelines.tfx import base_models, local, sequences
 from tfrank_sel.pipelines.tfx.__main__ import app
@@ -200,7 +200,7 @@ def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
         for split, name in files.items()
         for file in tf.io.gfile.glob(run.split(name))
     ]
-    read_alike = InputFiles(sources, columns, format="sequence-example")
+    read_alike = Inputs(sources, columns, format="sequence-example")
     layout = read_alike.schema()
     shards = ingest.ingest(read_alike, layout, tmp_path).shards
     types = layout.features

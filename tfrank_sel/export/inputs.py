@@ -31,7 +31,7 @@ class Request(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Inputs:
+class ModelInputs:
     """The inputs of a model, and how to read them from requests: see `of`.
 
     In a request, a number, a Boolean and a vector are float32, NaN if missing; a timestamp is

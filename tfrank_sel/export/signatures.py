@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfrank_sel.data import elwc, packed
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.export import saved_model
-from tfrank_sel.export.inputs import PACKED, Inputs, Request, Spec, Values
+from tfrank_sel.export.inputs import PACKED, ModelInputs, Request, Spec, Values
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.locks import created
 from tfrank_sel.models import explanation
@@ -107,7 +107,7 @@ def export(
     """
     if top_k < 1:
         raise refusal("`top_k` must be positive", top_k)
-    inputs = Inputs.of(spec, doc_id)
+    inputs = ModelInputs.of(spec, doc_id)
     with created(Path(path)) as written:
         served = _signatures(model, inputs, top_k, score)
         tf.saved_model.save(_module(model, served), str(written), signatures=served)
@@ -119,7 +119,7 @@ def export(
 
 
 def _signatures(
-    model: keras.Model, inputs: Inputs, top_k: int, score: Score | None
+    model: keras.Model, inputs: ModelInputs, top_k: int, score: Score | None
 ) -> dict[str, Signature]:
     """Returns the signatures by name, each traced once."""
     # one trace of the model and one of the parser, which all signatures call
@@ -242,7 +242,7 @@ def _ranked(
 
 
 def _requests(
-    inputs: Inputs, served: Iterable[str], examples: Sequence[bytes], top_k: int
+    inputs: ModelInputs, served: Iterable[str], examples: Sequence[bytes], top_k: int
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Yields a request to each signature but `explain` for each list, and for all together."""
     groups = [[x] for x in examples] + ([list(examples)] if len(examples) > 1 else [])
@@ -278,17 +278,17 @@ def dense_inputs(examples: tf.Tensor, spec: Spec, doc_id: str = "doc_id") -> dic
         spec: As in `export`.
         doc_id: As in `export`.
     """
-    inputs = Inputs.of(spec, doc_id)
+    inputs = ModelInputs.of(spec, doc_id)
     return _dense(inputs, inputs.parse(examples))
 
 
-def _dense(inputs: Inputs, parsed: Request) -> dict[str, tf.Tensor]:
+def _dense(inputs: ModelInputs, parsed: Request) -> dict[str, tf.Tensor]:
     dense = {inputs.names[name]: value for name, value in sorted(parsed.values.items())}
     return {inputs.mask: parsed.mask, **dense}
 
 
 def _scores(
-    model: keras.Model, inputs: Inputs, score: Score | None, values: Values, mask: tf.Tensor
+    model: keras.Model, inputs: ModelInputs, score: Score | None, values: Values, mask: tf.Tensor
 ) -> tf.Tensor:
     """Returns the model's scores of checked features."""
     taken: Any = inputs.check(values)

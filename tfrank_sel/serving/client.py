@@ -12,7 +12,7 @@ from tensorflow.core.framework import types_pb2
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import elwc, requests, typed, writing
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.export.inputs import Inputs
+from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.refusals import received
 from tfrank_sel.serving import input_features, transports
@@ -77,7 +77,7 @@ class Ranker(Checked):
         self._transport = transports.connect(address, model_name, timeout, authority)
 
     @functools.cached_property
-    def takes(self) -> Inputs:
+    def takes(self) -> ModelInputs:
         """The inputs of the model, as the server and the manifest declare them."""
         inputs = input_features.of_model(self._transport.signature("predict"), self._manifest)
         if inputs is None:

@@ -9,12 +9,14 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.data.spec import FeatureSpec, of_input_name
-from tfrank_sel.export.inputs import Inputs
+from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.features import Category, Feature, Number, Set, Vector
 from tfrank_sel.refusals import refusal
 
 
-def of_model(predict: meta_graph_pb2.SignatureDef, description: Mapping[str, Any]) -> Inputs | None:
+def of_model(
+    predict: meta_graph_pb2.SignatureDef, description: Mapping[str, Any]
+) -> ModelInputs | None:
     """Returns the inputs of a model; None if neither argument names any.
 
     A signature distinguishes numbers, texts and integers, and features of items and of the query.
@@ -30,15 +32,15 @@ def of_model(predict: meta_graph_pb2.SignatureDef, description: Mapping[str, Any
     declared = sorted(predict.inputs.items())
     kinds = {of_input_name(x): info for x, info in declared if info.dtype != types_pb2.DT_BOOL}
     mask = next((x for x, info in declared if info.dtype == types_pb2.DT_BOOL), "mask")
-    inputs = Inputs.of_description(description)
+    inputs = ModelInputs.of_description(description)
     if inputs is None and kinds:
         features = {name: _feature(info) for name, info in kinds.items()}
         doc_id = description.get("doc_id", Columns.doc_id)
         match [*features.items()]:
             case [("features", Vector(size=size, of="item"))]:
-                inputs = Inputs.of(FeatureSpec(size, doc_id=doc_id))
+                inputs = ModelInputs.of(FeatureSpec(size, doc_id=doc_id))
             case _:
-                inputs = Inputs.of(features, doc_id)
+                inputs = ModelInputs.of(features, doc_id)
     elif inputs is not None and kinds and {*kinds} != {*map(of_input_name, inputs.names.values())}:
         expected = f"The manifest must be of the model, which takes {', '.join(kinds)}"
         raise refusal(expected, *sorted(inputs.types))

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfrank_sel.data import stores, typed
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.export.inputs import Inputs
+from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature, Number, Vector
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
@@ -109,7 +109,7 @@ class SavedInputs:
     """
 
     folder: str
-    inputs: Inputs
+    inputs: ModelInputs
     names: Sequence[str] = ()
 
     @classmethod
@@ -130,7 +130,7 @@ class SavedInputs:
         except (OSError, ValueError) as error:
             expected = "expected the folder of a model from the step `export`"
             raise InputError(place, received(expected, error)) from error
-        inputs = Inputs.of_description(manifest["features"])
+        inputs = ModelInputs.of_description(manifest["features"])
         if inputs is None:
             expected = "expected a model with packed features, or with typed features"
             raise InputError(place, received(expected, *manifest["features"]))

@@ -17,15 +17,15 @@ from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.data.lists import Rejected
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.ingestion import findings
-from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Source
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 PROPENSITIES = "propensities.json"
 SHOWN = "shown.parquet"  # what users saw, with columns named by their roles
 
 
 def corrected(
-    inputs: InputFiles, settings: Clicks, folder: Path, tell: Callable[[str], object] = print
-) -> tuple[InputFiles, clicks.Propensities]:
+    inputs: Inputs, settings: Clicks, folder: Path, tell: Callable[[str], object] = print
+) -> tuple[Inputs, clicks.Propensities]:
     """Writes the tables of a log with labels without position bias, one file for each split.
 
     The propensities are those of the training files, which are written, too, as is the log that the
@@ -89,7 +89,7 @@ def corrected(
     return made_of, propensities
 
 
-def _numbers(inputs: InputFiles) -> set[str]:
+def _numbers(inputs: Inputs) -> set[str]:
     """The columns that are read as numbers if they are of text, too."""
     of_query = inputs.schema().context if inputs.columns.context else {}
     named = () if inputs.columns.types else inputs.columns.features

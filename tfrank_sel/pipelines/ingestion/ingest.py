@@ -15,7 +15,7 @@ from tfrank_sel.data.lists import Rejected
 from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import findings
-from tfrank_sel.pipelines.ingestion.inputs import InputFiles
+from tfrank_sel.pipelines.ingestion.inputs import Inputs
 from tfrank_sel.pipelines.ingestion.reading import Numbered, Reading, Store, ingest as here
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.refusals import received
@@ -35,7 +35,7 @@ class Ingested:
 
 
 def ingest(
-    inputs: InputFiles,
+    inputs: Inputs,
     layout: Schema,
     folder: Path,
     *,
@@ -110,7 +110,7 @@ def ingest(
     return Ingested(shards, report)
 
 
-def _numbered(inputs: InputFiles, parts: Mapping[str, Sequence[Part]]) -> Iterator[Numbered]:
+def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[Numbered]:
     """The parts that workers read independently."""
     number = 0
     for index, source in enumerate(inputs.sources):

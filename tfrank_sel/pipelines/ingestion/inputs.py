@@ -37,7 +37,7 @@ class Source(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class InputFiles(Checked):
+class Inputs(Checked):
     """Input files, and how to read them.
 
     Args:
@@ -105,7 +105,7 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
     return [Source(path, split) for path in stores.expand(patterns)]
 
 
-def inputs(configuration: Configuration) -> InputFiles | None:
+def inputs(configuration: Configuration) -> Inputs | None:
     """Returns the input files, or None if there are none.
 
     Args:
@@ -128,7 +128,7 @@ def inputs(configuration: Configuration) -> InputFiles | None:
     if not sources:
         return None
     shares = dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True))
-    files = InputFiles(
+    files = Inputs(
         sources,
         columns(configuration),
         shares,
@@ -166,7 +166,7 @@ def columns(configuration: Configuration) -> Columns:
         raise configuration.error("features:", str(error)) from error
 
 
-def _check_columns(files: InputFiles, configuration: Configuration) -> None:
+def _check_columns(files: Inputs, configuration: Configuration) -> None:
     """Raises an error if the first table lacks a column, or a column does not fit its type."""
     reader, first = files.reader, files.sources[0].path
     if not isinstance(reader, TableReader):
@@ -185,7 +185,7 @@ def _check_columns(files: InputFiles, configuration: Configuration) -> None:
 
 def resolve(
     configuration: Configuration,
-) -> tuple[Configuration, InputFiles | None, dict[str, str]]:
+) -> tuple[Configuration, Inputs | None, dict[str, str]]:
     """Returns a configuration with feature types if its files are tables: its own, or `proposed`.
 
     Its trees are false in place of "auto" if LightGBM is not installed.
@@ -235,7 +235,7 @@ def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str
 
 
 def _with_types(
-    configuration: Configuration, files: InputFiles
+    configuration: Configuration, files: Inputs
 ) -> tuple[Configuration, dict[str, str]]:
     types, left_out = files.reader.propose(files.learned)
     for key, name in configuration.clicks.roles.items():
@@ -265,7 +265,7 @@ class Job:
     """
 
     configuration: Configuration
-    inputs: InputFiles | None
+    inputs: Inputs | None
     output: str | Path
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

@@ -136,7 +136,7 @@ class Store:
                 yield part, (split, places[parts == part])
 
 
-class RowGroups:
+class SplitRows:
     """Groups rows of any order by split and query; on disk if they are many.
 
     Args:
@@ -249,7 +249,7 @@ def _read(reading: Reading, parts: Iterable[Numbered], pieces: str) -> Iterator[
         for part in parts:
             yield from reading.lists(part)
         return
-    groups = RowGroups(pieces)
+    groups = SplitRows(pieces)
     for part in parts:
         for name, value in reading.rows(part):
             if name == "bad":

@@ -9,7 +9,7 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import clicks
 from tfrank_sel.pipelines.ingestion.ingest import ingest as convert, summary
-from tfrank_sel.pipelines.ingestion.inputs import InputFiles, Job, Source
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Job, Source
 from tfrank_sel.pipelines.ingestion.stored_lists import Earlier
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.refusals import received
@@ -70,7 +70,7 @@ def ingest(
     layout.write(folder / "layout.json")
 
 
-def synthesise(folder: Path, seed: int, progress: Progress) -> InputFiles:
+def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
     """Writes synthetic data, one file per split.
 
     Args:
@@ -88,7 +88,7 @@ def synthesise(folder: Path, seed: int, progress: Progress) -> InputFiles:
             sources.append(Source(str(path), split))
         sizes = (f"{count} {split}" for split, count in SYNTHETIC_LISTS.items())
         step.tell(f"synthetic lists: {', '.join(sizes)}")
-    return InputFiles(sources)
+    return Inputs(sources)
 
 
 def _check_same(earlier: Path, layout: Schema) -> None:

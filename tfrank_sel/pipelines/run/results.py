@@ -20,7 +20,7 @@ from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
 from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.files.manifests import Written
-from tfrank_sel.pipelines.ingestion.inputs import SPLITS, InputFiles, Job
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Records, Scorer
 from tfrank_sel.pipelines.learning import instantiate, workers
 from tfrank_sel.pipelines.learning.step import read
@@ -111,7 +111,7 @@ class Run:
     @functools.cached_property
     def records(self) -> Records:
         """The records."""
-        columns = (self.job.inputs or InputFiles([])).columns
+        columns = (self.job.inputs or Inputs([])).columns
         layout = Schema.read(self.output / "ingest" / "layout.json", columns)
         return Records(stores.join(self.job.place, "ingest"), layout)
 

@@ -28,7 +28,7 @@ from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, SavedInputs
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored_lists
-from tfrank_sel.pipelines.ingestion.inputs import InputFiles, expand
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.shards import Piece, cut
 from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
 from tfrank_sel.pipelines.runners import Options
@@ -119,7 +119,7 @@ def inputs(
     *,
     label: str | None = None,
     doc_id: str | None = None,
-) -> InputFiles:
+) -> Inputs:
     """Returns the inputs for models: the features that at least one of them takes.
 
     Args:
@@ -155,7 +155,7 @@ def inputs(
     except ValueError as error:  # a name has two roles
         raise InputError(sources[0].path, str(error)) from error
     shares, most = {_SPLIT: 1.0}, named.allow_bad_lines
-    return InputFiles(sources, columns, shares, most, named.adjacent, named.format)
+    return Inputs(sources, columns, shares, most, named.adjacent, named.format)
 
 
 def _features(models: Sequence[SavedInputs]) -> Mapping[str, Feature]:
@@ -184,7 +184,7 @@ class ScoredFiles:
 
 def score(
     model: str | Path,
-    inputs: InputFiles,
+    inputs: Inputs,
     output: str | Path,
     progress: Progress,
     *,
@@ -328,7 +328,7 @@ class _Score:
 
 def judge(
     model: str | Path,
-    inputs: InputFiles,
+    inputs: Inputs,
     progress: Progress,
     *,
     against: str | Path | None = None,
@@ -370,7 +370,7 @@ def judge(
 
 
 def _ingested(
-    inputs: InputFiles,
+    inputs: Inputs,
     layout: Schema,
     folder: str,
     state: Mapping[str, Any],

@@ -14,7 +14,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import input_pb2, predict_pb2
 
 from tfrank_sel.data.schema import Columns
-from tfrank_sel.export.inputs import Inputs
+from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import MANIFEST, read_manifest
 from tfrank_sel.serving import input_features
 from tfrank_sel.serving.engine import warmup
@@ -58,7 +58,7 @@ def _of_model(model: Model) -> dict[str, Any]:
     }
 
 
-def _inputs(inputs: Inputs | None) -> dict[str, Any]:
+def _inputs(inputs: ModelInputs | None) -> dict[str, Any]:
     """The features of a model as JSON-ready values, with the name of the `input` of each."""
     if inputs is None:
         return {"num_features": None, "features": {}, "mask": "mask", "doc_id": Columns.doc_id}
@@ -71,7 +71,7 @@ def _inputs(inputs: Inputs | None) -> dict[str, Any]:
     }
 
 
-def _examples(model: Model, inputs: Inputs) -> Iterator[dict[str, Any]]:
+def _examples(model: Model, inputs: ModelInputs) -> Iterator[dict[str, Any]]:
     """The first lists of the warm-up requests: `inputs` by name, and `ids` of the items if known.
 
     An integer is a string, because numbers in JavaScript have 53 bits; null is NaN.
