@@ -25,7 +25,7 @@ LOSSES = [
 
 def embedding(mask_zero: bool = False) -> Any:
     layer = keras.layers.Embedding(NUM_ITEMS, SIZE, mask_zero=mask_zero)
-    layer.build()
+    layer.build(None)
     # far from 0: mean and spread of the vectors must both keep their digits
     layer.set_weights([np.random.default_rng(0).normal(2.0, 0.4, (NUM_ITEMS, SIZE))])
     return layer

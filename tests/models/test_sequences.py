@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel import export, losses, models
+from tfrank_sel import export, keras_versions, losses, models
+
+pytestmark = pytest.mark.skipif(not keras_versions.IS_KERAS_3, reason="is of Keras 3")
 
 NUM_ITEMS = 20
 

@@ -63,9 +63,8 @@ class CatalogueLoss(Named, keras_versions.Loss):
             keeps its loss without them: `compile` it again.
 
     Example:
-        >>> items = keras.layers.Embedding(5, 2)
-        >>> items.build()
-        >>> loss = losses.CatalogueLoss(losses.SoftmaxLoss(), items)
+        >>> items = tf.Variable([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.0], [0.0, 2.0]])
+        >>> loss = losses.CatalogueLoss(losses.SoftmaxLoss(), lambda: items)
         >>> y_true = tf.constant([[3, -1]])  # the second position is padding
         >>> round(float(loss(y_true, tf.zeros([1, 2, 2]))), 4)  # log(5): all logits are 0
         1.6094

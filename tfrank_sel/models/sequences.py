@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Rate
 from tfrank_sel.models.scorers import Dropout
 from tfrank_sel.refusals import refusal
@@ -109,6 +110,10 @@ class SequenceEncoder(Configurable, keras.Model):
 
     def build(self, input_shape: Any) -> None:
         """Creates the weights, for `[batch_size, length]`."""
+        self.built = True
+        if not keras_versions.IS_KERAS_3:  # where attention is built by a call only
+            self(tf.zeros([1, self.max_length], tf.int32))
+            return
         states = (None, None, self.num_factors)
         for layer in (self.items, self.positions):
             layer.build()
@@ -116,7 +121,6 @@ class SequenceEncoder(Configurable, keras.Model):
             layer.build(states, states)
         for layer in (*self.norms, self.last_norm, *self.hidden, *self.linear):
             layer.build(states)
-        self.built = True
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Returns the state of each position."""
