@@ -302,9 +302,9 @@ def test_a_client_names_no_store_that_the_server_is_not_configured_with(half, ba
     assert found.value.code == Code.INVALID_ARGUMENT
 
 
-def test_the_page_reads_the_warm_up_requests_of_a_version_once(half, monkeypatch):
+def test_the_page_reads_a_version_once(half, monkeypatch):
     read = []
-    monkeypatch.setattr(warmup, "read", lambda path: read.append(path) or iter(()))
+    monkeypatch.setattr(page.input_features, "of_model", lambda *of: read.append(of))
     core = ServerCore([ModelConfig("half", half)])
     core.reload([ModelConfig("half", half)])
     read.clear()

@@ -56,7 +56,7 @@ class MetricComparison:
             margin: Maximum allowed drop below it.
 
         Example:
-            >>> Comparison(0.532, 0.53, -0.017, 0.013, 75).told("NDCG@10", "baseline", 0.02)
+            >>> MetricComparison(0.532, 0.53, -0.017, 0.013, 75).told("NDCG@10", "baseline", 0.02)
             'NDCG@10 0.530, baseline 0.532: no significant loss (-0.017 to +0.013, allowed -0.02)'
         """
         verdict = "no significant loss" if self.high >= 0.0 else "significant loss"
