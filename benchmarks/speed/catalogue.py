@@ -8,15 +8,12 @@ step. A step takes the gradient in the states and in the item vectors. The peer 
 all logits, and TensorFlow's cross-entropy of an index. "-" did not fit the memory.
 """
 
-import argparse
-import resource
-import subprocess
-import sys
 import time
 
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.speed import memory
 from tfrank_sel import losses
 
 SEQUENCES, LENGTH, FACTORS = 256, 50, 64
@@ -27,10 +24,6 @@ LOSSES = {
     "`CatalogueLoss(RGCrossLoss(0.1))`": losses.RGCrossLoss(0.1),
 }
 MOST_LOGITS = 1 << 30  # of all states: 4 GiB, three times
-
-
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measure(name: str, size: int) -> None:
@@ -55,38 +48,18 @@ def measure(name: str, size: int) -> None:
                 )
         return [tf.convert_to_tensor(x) for x in tape.gradient(value, [states, items])]
 
-    before = peak()
+    before = memory.peak()
     step(states)
     began = time.process_time()
     step(states)
     seconds = time.process_time() - began
-    print(f"{peak() - before:.0f} MiB, {seconds:.2g} s")
+    print(f"{memory.peak() - before:.0f} MiB, {seconds:.2g} s")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--sizes", type=int, nargs="*", default=[10_000, 41_000, 100_000, 1_000_000]
-    )
-    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure is not None:
-        name, size = arguments.measure
-        measure(name, int(size))
-        return
-    print("| items |" + "".join(f" {size} |" for size in arguments.sizes))
-    print("|---|" + "---|" * len(arguments.sizes))
-    for name, loss in LOSSES.items():
-        print(f"| {name} |", end="", flush=True)
-        for size in arguments.sizes:
-            if loss is None and SEQUENCES * LENGTH * size > MOST_LOGITS:
-                print(" - |", end="")
-                continue
-            command = [sys.executable, "-m", __spec__.name, "--measure", name, str(size)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            print(f" {done.stdout.strip()} |", end="", flush=True)
-        print()
+def fits(name: str, size: int) -> bool:
+    return LOSSES[name] is not None or SEQUENCES * LENGTH * size <= MOST_LOGITS
 
 
 if __name__ == "__main__":
-    main()
+    sizes = [10_000, 41_000, 100_000, 1_000_000]
+    memory.tabulate(__spec__.name, __doc__, LOSSES, sizes, measure, fits)

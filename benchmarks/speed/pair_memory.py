@@ -6,15 +6,12 @@ Prints a Markdown table: the peak memory of a process of its own for each cell, 
 TensorFlow, compiles and takes two steps on one list, and the seconds of the second step.
 """
 
-import argparse
-import resource
-import subprocess
-import sys
 import time
 
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.speed import memory
 from tfrank_sel import losses
 from tfrank_sel.losses import lambdas
 
@@ -45,35 +42,9 @@ def measure(name: str, size: int) -> None:
     began = time.perf_counter()
     step(y_pred)[1].numpy()
     seconds = time.perf_counter() - began
-    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB, {seconds:.2f} s")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="*", default=[200, 4000, 60000])
-    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure is not None:
-        name, size = arguments.measure
-        measure(name, int(size))
-        return
-    print("| items |" + "".join(f" {size} |" for size in arguments.sizes))
-    print("|---|" + "---|" * len(arguments.sizes))
-    for name in LOSSES:
-        print(f"| {name} |", end="", flush=True)
-        for size in arguments.sizes:
-            command = [
-                sys.executable,
-                "-m",
-                __spec__.name,
-                "--measure",
-                name,
-                str(size),
-            ]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            print(f" {done.stdout.strip()} |", end="", flush=True)
-        print()
+    print(f"{memory.peak():.0f} MiB, {seconds:.2f} s")
 
 
 if __name__ == "__main__":
-    main()
+    sizes = [200, 4000, 60000]
+    memory.tabulate(__spec__.name, __doc__, LOSSES, sizes, measure)

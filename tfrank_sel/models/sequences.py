@@ -129,7 +129,7 @@ class SequenceEncoder(Configurable, keras.Model):
                 f"sequences must have at most `max_length` = {self.max_length} positions",
                 f"shape {inputs.shape}",
             )
-        mask = tf.not_equal(inputs, 0)
+        mask = self.compute_mask(inputs)
         places = tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
         states = math.sqrt(self.num_factors) * self.items(inputs) + self.positions(places)
         states = self.drop(states, training=training)
