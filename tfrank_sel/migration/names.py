@@ -119,6 +119,10 @@ KEYS = {
     },
 }
 
+TEXTS = (
+    "Give the texts of all items, `[batch_size * list_size]`, to a `TextClassifier` of KerasHub "
+    "with `num_classes=1`, and its scores, as `[batch_size, list_size]`, to a loss of this package."
+)
 # what a person must change, and by what
 BY_HAND = {
     "data.parse_from_example_list": "Call `data.parsing.parse_elwc(serialized, "
@@ -173,9 +177,9 @@ BY_HAND = {
     "`presets.tfr.losses.KEYS`.",
     "keras.metrics.RankingMetricKey": "Give the key as a string. All keys are "
     "`presets.tfr.metrics.KEYS`.",
-    "ext": "No counterpart: encode the texts with keras-hub, and rank the vectors.",
-    "extension": "No counterpart: encode the texts with keras-hub, and rank the vectors.",
-    "extension.tfrbert": "No counterpart: encode the texts with keras-hub, and rank the vectors.",
+    "ext": TEXTS,
+    "extension": TEXTS,
+    "extension.tfrbert": TEXTS,
 }
 NOT_CALLED = (
     "Only its calls are rewritten: the preset is a function. To subclass or to compare "
