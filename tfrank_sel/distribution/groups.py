@@ -130,6 +130,10 @@ class CollectiveGroup(Group):
         ValueError: If a process has more than one replica.
     """
 
+    # of the process, since TensorFlow remembers the kind and shape of each of them: a second group
+    # must not take a number of the first
+    _instances = itertools.count()
+
     def __init__(self, piece_bytes: int = 1 << 26) -> None:
         self.piece_bytes = piece_bytes
         cluster = Cluster.of_environment()
@@ -143,7 +147,6 @@ class CollectiveGroup(Group):
                 f"{replicas} replicas of {self.size} processes",
             )
         [self._device] = self._strategy.extended.worker_devices
-        self._instances = itertools.count()
 
     def total(self, values: Array) -> Array:
         values = np.asarray(values)
