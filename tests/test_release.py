@@ -3,6 +3,7 @@
 import configparser
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -52,6 +53,27 @@ def test_a_file_has_the_form_that_its_reader_takes(schema: str, files: str) -> N
     command = [*check, "--builtin-schema", f"vendor.{schema}", *paths]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_what_is_published_names_the_repository_that_published_it(tmp_path) -> None:
+    script = ROOT / ".github/addresses.py"
+    for name in ("README.md", "setup.cfg", "CITATION.cff"):
+        shutil.copy(ROOT / name, tmp_path)
+    home = "https://github.com/Some/name"
+    subprocess.run([sys.executable, script, home, "v9.8.7"], cwd=tmp_path, check=True)
+
+    links = re.findall(r"\]\(([^)]*)\)", (tmp_path / "README.md").read_text())
+    assert len(links) > 30
+    assert {link.split(":")[0] for link in links if not link.startswith("#")} == {"https"}
+    paths = [x.partition("/v9.8.7/")[2].partition("#")[0] for x in links if "/v9.8.7/" in x]
+    assert all((ROOT / path).is_file() for path in paths)
+    assert f"{home}/raw/v9.8.7/docs/quality.png" in links
+    package = configparser.ConfigParser()
+    package.read(tmp_path / "setup.cfg")
+    assert f"Issues = {home}/issues" in package["metadata"]["project_urls"]
+    check = pathlib.Path(sys.executable).parent / "check-jsonschema"
+    command = [check, "--builtin-schema", "vendor.citation-file-format", tmp_path / "CITATION.cff"]
+    assert subprocess.run(command).returncode == 0
 
 
 def test_actions_are_pinned_by_commit_but_the_publisher_which_follows_the_rules_of_pypi() -> None:
