@@ -78,7 +78,7 @@ def test_learns_a_cycle_and_is_saved(loss: Any, policy: str, tmp_path: pathlib.P
 def test_best_are_those_of_all_logits_without_seen_items(
     at_once: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfrank_sel.models.sequences.ITEMS_AT_ONCE", at_once)
+    monkeypatch.setattr("tfrank_sel.ops.catalogue.ITEMS_AT_ONCE", at_once)
     encoder = made()
     rng = np.random.default_rng(1)
     histories = rng.integers(0, NUM_ITEMS + 1, (5, 9))  # longer than `max_length`

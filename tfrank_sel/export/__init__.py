@@ -2,8 +2,11 @@
 
 from tfrank_sel import lazy
 from tfrank_sel.export.engines import search_engine as search_engine
-from tfrank_sel.export.next_items import next_items as next_items
 from tfrank_sel.export.onnx_format import onnx as onnx
+from tfrank_sel.export.recommenders import (
+    factorization as factorization,
+    next_items as next_items,
+)
 from tfrank_sel.export.releases import (
     publish as publish,
     remove_old as remove_old,

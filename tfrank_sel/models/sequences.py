@@ -9,10 +9,9 @@ import tensorflow as tf
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Rate
 from tfrank_sel.models.scorers import Dropout
+from tfrank_sel.ops import catalogue
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
-
-ITEMS_AT_ONCE = 1 << 16  # of the catalogue, in `SequenceEncoder.best`
 
 
 @register
@@ -180,37 +179,4 @@ class SequenceEncoder(Configurable, keras.Model):
         order = tf.argsort(tf.cast(seen > 0, tf.int32), axis=1, stable=True)
         recent = tf.gather(seen, order, batch_dims=1)[:, -self.max_length :]
         states = tf.cast(self(recent, training=False)[:, -1], tf.float32)
-        # as many as could be seen are found in addition
-        numbers, scores = self._first(states, k + (seen.shape[1] or tf.shape(seen)[1]))
-        is_seen = tf.reduce_any(numbers[:, :, tf.newaxis] == seen[:, tf.newaxis], axis=2)
-        scores, places = tf.math.top_k(tf.where(is_seen, tf.float32.min, scores), k)
-        numbers = tf.gather(numbers, places, batch_dims=1)
-        return tf.where(scores > tf.float32.min, numbers, 0), scores
-
-    def _first(self, states: tf.Tensor, k: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `k` best of all items, by parts of the catalogue."""
-        vectors = tf.cast(self.items.embeddings, tf.float32)
-        width = min(ITEMS_AT_ONCE, self.num_items)
-
-        def step(first: tf.Tensor, numbers: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            start = tf.minimum(first, self.num_items + 1 - width)  # the last part overlaps
-            part = start + tf.range(width)
-            of_part = tf.slice(vectors, [start, 0], [width, self.num_factors])
-            logits = tf.matmul(states, of_part, transpose_b=True)
-            logits = tf.where(part >= first, logits, tf.float32.min)
-            part = tf.broadcast_to(part, tf.shape(logits))
-            scores, places = tf.math.top_k(tf.concat([scores, logits], axis=1), k)
-            numbers = tf.gather(tf.concat([numbers, part], axis=1), places, batch_dims=1)
-            return first + width, numbers, scores
-
-        shape = tf.stack([tf.shape(states)[0], k])
-        start = tf.constant(1), tf.zeros(shape, tf.int32), tf.fill(shape, tf.float32.min)
-        either = tf.TensorShape([None, k if isinstance(k, int) else None])
-        _, numbers, scores = tf.while_loop(
-            lambda first, *_: first <= self.num_items,
-            step,
-            start,
-            shape_invariants=(tf.TensorShape([]), either, either),
-            parallel_iterations=1,  # one part in memory
-        )
-        return numbers, scores
+        return catalogue.best_unseen(states, self.items.embeddings, seen, k)
