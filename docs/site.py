@@ -62,6 +62,7 @@ MODULES = (
     "tfrank_sel.presets.tfr",
     "tfrank_sel.presets.tfr.losses",
     "tfrank_sel.presets.tfr.metrics",
+    "tfrank_sel.presets.tfrs",
     "tfrank_sel.bounds",
     "tfrank_sel.clicks",
     "tfrank_sel.objectives",

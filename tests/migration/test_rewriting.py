@@ -1,5 +1,6 @@
 """The codemod rewrites what it knows, and marks the rest."""
 
+import operator
 import pathlib
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 from tfrank_sel.migration import names, rewriting
 from tfrank_sel.migration.__main__ import main
-from tfrank_sel.presets import tfr
+from tfrank_sel.presets import tfr, tfrs
 
 GUIDE = pathlib.Path(__file__).parent.parent.parent / "docs" / "migrate.md"
 HEAD = "import tensorflow_ranking as tfr\n"
@@ -122,12 +123,22 @@ def test_code_without_tensorflow_ranking_is_left_alone() -> None:
 def test_every_name_stands_for_one_that_there_is() -> None:
     for table, module in ((names.LOSSES, tfr.losses), (names.METRICS, tfr.metrics)):
         assert all(callable(getattr(module, name)) for name in table.values())
+    assert all(callable(operator.attrgetter(name)(tfrs)) for name in names.RECOMMENDERS)
+
+
+def test_a_class_of_tensorflow_recommenders_can_be_a_base_and_others_are_marked() -> None:
+    head = "import tensorflow_recommenders as tfrs\n"
+    code = f"{head}class A(tfrs.Model): pass\ntfrs.layers.blocks.MLP\n"
+    lines = rewriting.rewrite(code).splitlines()
+    assert lines[:2] == ["from tfrank_sel.presets import tfrs", "class A(tfrs.Model): pass"]
+    assert lines[2].startswith(rewriting.MARK + "`tensorflow_recommenders.layers.blocks.MLP`: Use")
+    assert lines[3] == "tfrs.layers.blocks.MLP"
 
 
 @pytest.mark.parametrize("name", names.BY_HAND)
 def test_the_guide_says_what_to_do_by_hand(name: str) -> None:
     [row] = [x for x in GUIDE.read_text().splitlines() if f" | {names.BY_HAND[name]} |" in x]
-    assert f"`{name}`" in row.split(" | ")[0]
+    assert f"`{name.removeprefix('tensorflow_recommenders.')}`" in row.split(" | ")[0]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:

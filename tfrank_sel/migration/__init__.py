@@ -1,1 +1,1 @@
-"""Rewriting of code that uses tensorflow-ranking: `tfrank-sel-migrate`."""
+"""Rewriting of code of tensorflow-ranking and TensorFlow Recommenders: `tfrank-sel-migrate`."""

@@ -19,7 +19,8 @@ def main() -> None:
     """Runs the command line; a file that cannot be rewritten ends with a line and status 2."""
     parser = argparse.ArgumentParser(
         "tfrank-sel-migrate",
-        description="Rewrite code that uses tensorflow-ranking so that it uses tfrank_sel. "
+        description="Rewrite code that uses tensorflow-ranking or TensorFlow Recommenders so that "
+        "it uses tfrank_sel. "
         f"A comment `{MARK}...` is added above each statement that you must change by hand.",
     )
     parser.add_argument("files", nargs="+", type=pathlib.Path, help="Python files or notebooks.")

@@ -1,4 +1,4 @@
-"""Names of tensorflow-ranking, and what stands for each in this package."""
+"""Names of tensorflow-ranking and TensorFlow Recommenders, and what stands for each here."""
 
 # classes of `tfr.keras.losses`, and functions of `presets.tfr.losses`
 LOSSES = {
@@ -123,6 +123,17 @@ TEXTS = (
     "Give the texts of all items, `[batch_size * list_size]`, to a `TextClassifier` of KerasHub "
     "with `num_classes=1`, and its scores, as `[batch_size, list_size]`, to a loss of this package."
 )
+# names of TensorFlow Recommenders that `presets.tfrs` has, too
+RECOMMENDERS = {
+    "Model",
+    "layers.dcn.Cross",
+    "layers.factorized_top_k.BruteForce",
+    "layers.factorized_top_k.Streaming",
+    "metrics.FactorizedTopK",
+    "tasks.Ranking",
+    "tasks.Retrieval",
+}
+
 # what a person must change, and by what
 BY_HAND = {
     "data.parse_from_example_list": "Call `data.parsing.parse_elwc(serialized, "
@@ -180,6 +191,14 @@ BY_HAND = {
     "ext": TEXTS,
     "extension": TEXTS,
     "extension.tfrbert": TEXTS,
+    "tensorflow_recommenders.layers.factorized_top_k.ScaNN": "Use `BruteForce`, or search the "
+    "vectors with `models.als.nearest.ItemIndex` (Faiss).",
+    "tensorflow_recommenders.layers.factorized_top_k.TopK": "Subclass `keras.Model`.",
+    "tensorflow_recommenders.layers.feature_interaction": "Use `layers.dcn.Cross`, or the layers "
+    "of keras-rs.",
+    "tensorflow_recommenders.layers.embedding": "Use `keras_rs.layers.DistributedEmbedding`.",
+    "tensorflow_recommenders.layers.blocks": "Use `keras.Sequential` and `layers.dcn.Cross`.",
+    "tensorflow_recommenders": "No counterpart: use the layers of Keras or keras-rs.",
 }
 NOT_CALLED = (
     "Only its calls are rewritten: the preset is a function. To subclass or to compare "

@@ -1,4 +1,4 @@
-"""Rewriting of code that uses tensorflow-ranking: modules of Python, and notebooks of Jupyter."""
+"""Rewriting of code that uses tensorflow-ranking or TensorFlow Recommenders, also in notebooks."""
 
 import ast
 import io
@@ -22,24 +22,30 @@ from libcst.metadata import (
 from tfrank_sel.migration import names
 
 MARK = "# tfrank-sel-migrate: "
-PACKAGE = "tensorflow_ranking"
-HOMES = {"tfr": "tfrank_sel.presets", "lambdas": "tfrank_sel.losses", "ranking": "tfrank_sel.ops"}
+RANKING, RECOMMENDERS = "tensorflow_ranking", "tensorflow_recommenders"
+HOMES = {
+    "tfr": "tfrank_sel.presets",
+    "tfrs": "tfrank_sel.presets",
+    "lambdas": "tfrank_sel.losses",
+    "ranking": "tfrank_sel.ops",
+}
 
 
 def rewrite(code: str) -> str:
-    """Rewrites a module that uses tensorflow-ranking so that it uses this package.
+    """Rewrites a module that uses tensorflow-ranking or TensorFlow Recommenders.
 
-    Losses and metrics become those of `presets.tfr`, which have the same numbers. A name that the
-    tables in `names` do not cover stays as it is, and so does a class that is not called where it
-    is named; a comment above it says what to do. A module that imports tensorflow-ranking elsewhere
-    than at its top stays as it is but for such comments.
+    Losses and metrics become those of `presets.tfr`, and names of TensorFlow Recommenders those of
+    `presets.tfrs`, which have the same numbers. A name that the tables in `names` do not cover
+    stays as it is, and so does a class of tensorflow-ranking that is not called where it is named;
+    a comment above it says what to do. A module that imports one of them elsewhere than at its top
+    stays as it is but for such comments.
 
     Args:
         code: The text of a module.
 
     Returns:
         The text of the rewritten module, otherwise formatted as before; `code` itself if it does
-        not import tensorflow-ranking.
+        not import any of the two.
 
     Raises:
         SyntaxError: If `code` is not valid Python.
@@ -53,7 +59,7 @@ def rewrite(code: str) -> str:
 
 
 def _names_of(tree: ast.AST) -> Iterator[str]:
-    """Yields the names that a module defines, but those of tensorflow-ranking."""
+    """Yields the names that a module defines, but those of the packages that are replaced."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -64,8 +70,8 @@ def _names_of(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.arg):
             yield node.arg
         elif isinstance(node, ast.Import):
-            yield from (x.asname or x.name for x in node.names if not x.name.startswith(PACKAGE))
-        elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(PACKAGE):
+            yield from (x.asname or x.name for x in node.names if not _is_of_package(x.name))
+        elif isinstance(node, ast.ImportFrom) and not _is_of_package(node.module or ""):
             yield from (x.asname or x.name for x in node.names)
 
 
@@ -81,7 +87,7 @@ class _Rewriter(cst.CSTTransformer):
 
     def __init__(self, aliases: dict[str, str], at_top: set[cst.CSTNode]) -> None:
         super().__init__()
-        self.found = False  # whether the module uses tensorflow-ranking
+        self.found = False  # whether the module uses a package that is replaced
         self._aliases = aliases
         self._at_top = at_top
         self._is_left = False  # whether only comments are added
@@ -130,7 +136,7 @@ class _Rewriter(cst.CSTTransformer):
     def visit_SimpleString(self, node: cst.SimpleString) -> None:
         is_alone = isinstance(self.get_metadata(ParentNodeProvider, node), cst.Expr)
         value = node.evaluated_value
-        if not is_alone and isinstance(value, str) and re.match(rf"{PACKAGE}(\.|$)", value):
+        if not is_alone and isinstance(value, str) and _is_of_package(value):
             self.found = True
             self._note(f"`{value}`", "A name in a string is not rewritten: import the module.")
 
@@ -151,9 +157,9 @@ class _Rewriter(cst.CSTTransformer):
             return updated_node
         if name.startswith(_LEGACY):
             return updated_node.with_changes(args=self._of_optimizer(updated_node.args))
-        if not name.startswith(f"{PACKAGE}."):
+        if not name.startswith(f"{RANKING}."):
             return updated_node
-        own = name.removeprefix(f"{PACKAGE}.")
+        own = name.removeprefix(f"{RANKING}.")
         if own == "keras.losses.ListMLELambdaWeight" and len(updated_node.args) == 1:
             return updated_node.args[0].value
         if counterpart(own) is None:
@@ -193,9 +199,11 @@ class _Rewriter(cst.CSTTransformer):
             return
         self.found = True
         if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
-            self._note(f"`{PACKAGE}`", "Import the names that you use, then rewrite again.")
+            self._note(f"`{_package(node)}`", "Import the names that you use, then rewrite again.")
         elif node not in self._at_top:
-            self._note(f"`{PACKAGE}`", "Import it at the top of the module, then rewrite again.")
+            self._note(
+                f"`{_package(node)}`", "Import it at the top of the module, then rewrite again."
+            )
 
     def _note(self, about: str, text: str) -> None:
         self._notes[-1].append(f"{about}: {text}")
@@ -209,7 +217,7 @@ class _Rewriter(cst.CSTTransformer):
         imported = [x.name for x in qualified if x.source.name == "IMPORT"]
         if not (isinstance(node, cst.Name) and imported):
             return None
-        return imported[0].replace(f"{PACKAGE}.python", PACKAGE)  # where the modules really are
+        return imported[0].replace(f"{RANKING}.python", RANKING)  # where the modules really are
 
     def _renamed(
         self, node: cst.Attribute | cst.Name, updated: cst.BaseExpression
@@ -228,11 +236,11 @@ class _Rewriter(cst.CSTTransformer):
             return cst.parse_expression(_code(node).replace(".experimental.preprocessing", ""))
         if name.startswith(_LEGACY):
             return cst.parse_expression(_code(node).replace(".legacy.", "."))
-        if name == PACKAGE:
+        if name in (RANKING, RECOMMENDERS):
             self._note(f"`{_code(node)}`", "The module itself is not rewritten: name what you use.")
-        if not name.startswith(f"{PACKAGE}."):
+        if not _is_of_package(name):
             return updated
-        name = name.removeprefix(f"{PACKAGE}.")
+        name = name.removeprefix(f"{RANKING}.")
         keys = names.KEYS.get(module.rpartition(".")[2], ())
         if is_read and own in keys:
             return self._string(own.lower(), node, updated)
@@ -243,7 +251,8 @@ class _Rewriter(cst.CSTTransformer):
             if not (weighs and isinstance(parent, cst.Call) and len(parent.args) == 1):
                 self._note(f"`{name}`", by_hand(name))
             return updated
-        if not (is_read and (is_called or own in names.FUNCTIONS)):
+        is_class = replacement[0] == "tfrs"  # of the same name: it can be a base, too
+        if not (is_read and (is_called or is_class or own in names.FUNCTIONS)):
             self._note(f"`{name}`", names.NOT_CALLED)
             return updated
         self._used.add(replacement[0])
@@ -297,11 +306,15 @@ class _Rewriter(cst.CSTTransformer):
 
 
 def counterpart(name: str) -> tuple[str, str] | None:
-    """Returns the module and the name that replace a name of tensorflow-ranking.
+    """Returns the module and the name that replace a name.
 
     Args:
-        name: A dotted name without the package, such as `keras.losses.SoftmaxLoss`.
+        name: A dotted name, of tensorflow-ranking without the package, such as
+            `keras.losses.SoftmaxLoss`.
     """
+    if name.startswith(f"{RECOMMENDERS}."):
+        name = name.removeprefix(f"{RECOMMENDERS}.")
+        return ("tfrs", name) if name in names.RECOMMENDERS else None
     module, _, own = name.rpartition(".")
     if module == "keras.losses" and own in names.LOSSES:
         return "tfr", f"losses.{names.LOSSES[own]}"
@@ -315,7 +328,7 @@ def counterpart(name: str) -> tuple[str, str] | None:
 
 
 def by_hand(name: str) -> str:
-    """Returns advice for a dotted name of tensorflow-ranking without a counterpart."""
+    """Returns advice for a dotted name, as in `counterpart`, that has none."""
     keys = [key for key in names.BY_HAND if name == key or name.startswith(f"{key}.")]
     return names.BY_HAND[max(keys, key=len)] if keys else names.OTHERWISE
 
@@ -360,7 +373,15 @@ def _is_ours(node: cst.CSTNode) -> bool:
 
 
 def _is_in(name: cst.BaseExpression) -> bool:
-    return _code(name).partition(".")[0].strip() == PACKAGE
+    return _is_of_package(_code(name).strip())
+
+
+def _is_of_package(name: str) -> bool:
+    return name.partition(".")[0].strip() in (RANKING, RECOMMENDERS)
+
+
+def _package(node: cst.Import | cst.ImportFrom) -> str:
+    return RECOMMENDERS if RECOMMENDERS in _code(node) else RANKING
 
 
 def _is_no_weight(argument: cst.Arg) -> bool:
@@ -369,7 +390,7 @@ def _is_no_weight(argument: cst.Arg) -> bool:
 
 
 def _without_imports(statement: cst.BaseStatement) -> cst.BaseStatement | None:
-    """Returns a statement without its imports of tensorflow-ranking; None if nothing is left."""
+    """Returns a statement without its imports of such packages; None if nothing is left."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return statement
     kept: list[cst.BaseSmallStatement] = []
@@ -397,7 +418,7 @@ _HIDDEN = "tfrank_sel_migrate_magic_"
 
 
 def rewritten(name: str, content: bytes) -> bytes:
-    """Rewrites a file that uses tensorflow-ranking.
+    """Rewrites a file that uses tensorflow-ranking or TensorFlow Recommenders.
 
     Encoding, byte order mark and ends of lines stay as they are, and so does all of a notebook but
     its cells of Python code.

@@ -1,0 +1,76 @@
+"""How often the true candidate is among the best of all."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow import Tensor
+
+from tfrank_sel.presets.tfrs.layers.factorized_top_k import BruteForce, Streaming
+
+
+class FactorizedTopK(keras.layers.Layer):
+    """Share of the queries whose candidate is among the `k` best of all candidates.
+
+    Args:
+        candidates: A layer with an index, or a dataset of batches of candidates' vectors, or of
+            pairs of identifiers and vectors. A dataset is read anew for each batch, so that vectors
+            of a tower in training are its newest.
+        ks: Values of `k`.
+        name: Name of the layer, and the beginning of the metrics' names.
+    """
+
+    def __init__(
+        self,
+        candidates: BruteForce | Streaming | tf.data.Dataset,
+        ks: Sequence[int] = (1, 5, 10, 50, 100),
+        name: str = "factorized_top_k",
+    ) -> None:
+        super().__init__(name=name)
+        if isinstance(candidates, tf.data.Dataset):
+            candidates = Streaming(k=max(ks)).index_from_dataset(candidates)
+        self._ks, self._candidates = tuple(ks), candidates
+        self._shares = [
+            keras.metrics.Mean(name=f"{name}/top_{k}_categorical_accuracy") for k in self._ks
+        ]
+
+    def update_state(
+        self,
+        query_embeddings: Tensor,
+        true_candidate_embeddings: Tensor,
+        true_candidate_ids: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> None:
+        """Counts a batch.
+
+        Args:
+            query_embeddings: `[num_queries, num_factors]`.
+            true_candidate_embeddings: `[num_queries, num_factors]`.
+            true_candidate_ids: Identifiers, `[num_queries]`, to be found among those of the best;
+                if `None`, the score of the true candidate is compared with the best scores.
+            sample_weight: Weights of the queries, `[num_queries]`.
+        """
+        scores, ids = self._candidates(query_embeddings, k=max(self._ks))
+        if true_candidate_ids is None:
+            products = query_embeddings * true_candidate_embeddings
+            own = tf.reduce_sum(products, axis=1, keepdims=True)
+            scores = tf.concat([own, scores], axis=1)
+            first = tf.zeros_like(own[:, 0], tf.int32)
+            hits = [tf.math.in_top_k(first, scores, k) for k in self._ks]
+        else:
+            is_true = tf.reshape(true_candidate_ids, [-1, 1])[: tf.shape(ids)[0]] == ids
+            hits = [tf.reduce_any(is_true[:, :k], axis=1) for k in self._ks]
+        for share, hit in zip(self._shares, hits, strict=True):
+            share.update_state(tf.cast(hit, tf.float32), sample_weight)
+
+    def result(self) -> list[Any]:
+        """The share for each `k`."""
+        return [share.result() for share in self._shares]
+
+    def reset_state(self) -> None:
+        """Forgets all batches."""
+        for share in self._shares:
+            share.reset_state()
+
+    reset_states = reset_state
