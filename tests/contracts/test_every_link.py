@@ -111,6 +111,25 @@ def test_points_near_each_other_keep_their_digits(case: LinkCase) -> None:
             np.testing.assert_allclose(found, expected, rtol=2e-5, err_msg=str(step))
 
 
+@pytest.mark.parametrize(
+    "case",
+    [x for x in LINKS if not isinstance(x.link, (links.Inverse, links.CompositeSigmoid))],
+    ids=name_of,
+)
+def test_scores_of_float64_near_each_other_keep_eight_digits(case: LinkCase) -> None:
+    s = np.repeat(case.points[(case.points != 0.0) & ~np.isin(case.points, case.link.kinks)], 40)
+    z = s + np.tile(np.arange(1, 41) * 2.0**-34, len(s) // 40)  # few bits: `x` is not rounded
+    exact, _ = integrals(case.link.slope, z, s)
+    np.testing.assert_allclose(case.link.divergence(z, s), exact, 1e-8, 1e-30)
+
+
+def test_an_arctan_far_from_its_shift_keeps_its_digits() -> None:
+    for scale in (1e4, 1e6):  # where it is pi / 2 - 1 / x
+        value = links.Arctan(scale=scale).divergence(tf.constant([9200.0]), tf.constant([9000.0]))
+        expected = (200.0 / 9000.0 - math.log(9200.0 / 9000.0)) / scale
+        np.testing.assert_allclose(value, expected, rtol=1e-6)
+
+
 @every_link
 @settings(max_examples=6, deadline=None)
 @given(drawn=st.lists(st.tuples(any_score, any_score), min_size=8, max_size=8))

@@ -68,6 +68,14 @@ def test_a_small_tau_comes_close_to_the_hinge() -> None:
         np.testing.assert_allclose(smooth, hard, atol=1e-3)
 
 
+def test_two_items_have_a_gradient_of_the_hinge() -> None:
+    scores, labels = tf.constant(RNG.normal(size=[20, 50])), RNG.integers(0, 50, 20)
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        loss = losses.TopKHingeLoss(5, margin=10.0, dtype="float64")(labels, scores)
+    assert np.all(np.count_nonzero(tape.gradient(loss, scores), axis=1) == 2)
+
+
 @pytest.mark.parametrize("k", [1, 2, 5, 49])
 def test_the_loss_lies_between_its_bounds(k: int) -> None:
     scores, label, tau = RNG.normal(size=[200, 50]) * 2.0, RNG.integers(0, 50, 200), 0.5

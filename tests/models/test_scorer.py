@@ -80,6 +80,11 @@ def test_moments_need_finite_items(x, mask):
         models.moments(x, mask)
 
 
+def test_moments_of_a_dataset_are_refused():
+    with pytest.raises(ValueError, match=r"`features` must be an array. Received: \w+Dataset"):
+        models.moments(tf.data.Dataset.from_tensor_slices(features(4, 2, 3)))
+
+
 def test_moments_of_many_items_take_less_memory_than_the_items():
     x = np.random.default_rng(0).normal(size=[2**20, 16]).astype(np.float32)
     tracemalloc.start()

@@ -226,8 +226,13 @@ class ElementaryLink(Link, kw_only=True):
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         """Computes the divergence of `phi` from float64."""
-        reach = self.phi_reach(x)
-        return bregman.divergence(self.phi_potential, self.phi, self.phi_slope, reach, z, x)
+        return bregman.divergence(self.phi_apart(z, x), self.phi_slope, self.phi_reach(x), z, x)
+
+    def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
+        """Computes the divergence of a `z` that is not near `x`: by the definition, unless a
+        subclass has a form with smaller terms.
+        """
+        return self.phi_potential(z) - self.phi_potential(x) - (z - x) * self.phi(x)
 
     def __call__(self, s: Tensor) -> Tensor:
         return bregman.with_derivative(lambda s: self.phi(self._x(s)), self.slope, s)

@@ -71,8 +71,11 @@ class Arcsin(_BoundedLink):
     def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.sin(y)
 
-    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+    def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         return Sin().phi_divergence(tf.asin(x), tf.asin(z))  # the dual link, between angles
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return 1.0 - tf.abs(x)
 
 
 @register
@@ -94,10 +97,13 @@ class Arctanh(_BoundedLink):
     def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.tanh(y)
 
-    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+    def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         # arctanh(x) = (log(1 + x) - log(1 - x)) / 2
         up = bregman.log_divergence(1.0 + z, 1.0 + x)
         return 0.5 * (up + bregman.log_divergence(1.0 - z, 1.0 - x))
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return 1.0 - tf.abs(x)
 
 
 @register
@@ -145,8 +151,11 @@ class Logit(_BoundedLink):
     def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.sigmoid(y)
 
-    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+    def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.log_divergence(z, x) + bregman.log_divergence(1.0 - z, 1.0 - x)
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return tf.minimum(x, 1.0 - x)
 
 
 @register
@@ -167,8 +176,11 @@ class NegLog1m(_BoundedLink):
     def phi_inverse(self, y: Tensor) -> Tensor:
         return -tf.math.expm1(-y)
 
-    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+    def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.log_divergence(1.0 - z, 1.0 - x)
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return 1.0 - x
 
 
 @register

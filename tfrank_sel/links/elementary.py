@@ -223,8 +223,10 @@ class Arctan(ElementaryLink):
     def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.tan(y)
 
-    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
-        return tf.maximum(super().phi_divergence(z, x), 0.0)  # it may round to less beyond 1e8
+    def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
+        # x * atan(x), which is far larger for a large x, cancels
+        rise = tf.atan2(z - x, 1.0 + z * x)
+        return z * rise - tf.math.log(_hypotenuse(z) / _hypotenuse(x))
 
     def phi_reach(self, x: Tensor) -> Tensor:
         return _hypotenuse(x)

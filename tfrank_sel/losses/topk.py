@@ -205,9 +205,10 @@ class SmoothTopKLoss(_TopKLoss):
     where `sigma_m` is the elementary symmetric polynomial of degree `m`, the sum over all sets of
     `m` competitors of the product of their `e_j`. So `T` is a soft `k`-th largest score of the
     competitors. With `k = 1`, `tau = 1` and `margin = 0` the loss is the softmax cross-entropy.
-    With a small `tau` it is close to `TopKHingeLoss`, whose gradient is non-zero for at most
-    `k + 1` items; with a large `tau`, more items have a gradient. The loss is 0 for a list of up to
-    `k` items, because all of them are among the `k` best.
+    With a small `tau` it is close to `TopKHingeLoss`, whose gradient is non-zero for two items: the
+    relevant one and the `k`-th best of the others, as the two sums of `k` scores that it compares
+    differ in these only. With a large `tau`, more items have a gradient. The loss is 0 for a list
+    of up to `k` items, because all of them are among the `k` best.
 
     The guide to losses, `docs/losses.md`, tells when to use `TopKCrossEntropyLoss` or
     `SoftmaxLoss` instead: if labels are right, this loss has a low top-1 accuracy.

@@ -25,11 +25,12 @@ def moments(
     hardly distinguish the values of a feature, its variance is 0 and scorers ignore it.
 
     Args:
-        features: Features of items, `[..., num_features]`.
+        features: Features of items, `[..., num_features]`, as an array; `Preparation.of` takes a
+            dataset with a mask.
         mask: True for an item, False for padding, `[...]`; None if there is no padding.
 
     Raises:
-        ValueError: If there is no item, or a feature is not finite.
+        ValueError: If there is no item, a feature is not finite, or `features` is no array.
 
     Example:
         >>> mean, variance = moments([[0.0, 3.0], [1.0, 3.0]])
@@ -37,6 +38,8 @@ def moments(
         ['0.3466', '1.3863', '0.1201', '0.0000']
     """
     values = np.asarray(features)
+    if not values.ndim:
+        raise refusal("`features` must be an array", type(features).__name__)
     rows = (
         values.reshape([-1, values.shape[-1]]) if mask is None else values[np.asarray(mask, bool)]
     )

@@ -55,22 +55,16 @@ def with_derivative(f: Function, derivative: Function, x: Tensor) -> Tensor:
 
 
 def divergence(
-    potential: Function,
-    link: Function,
-    slope: Function,
-    reach: Tensor | float,
-    z: Tensor,
-    x: Tensor,
+    apart: Tensor, slope: Function, reach: Tensor | float, z: Tensor, x: Tensor
 ) -> Tensor:
-    """Computes the divergence of any function with a primitive and a slope.
+    """Computes the divergence of any function with a slope.
 
     Near `x` it is `d**2` times the integral of `(1 - t) * slope(x + t * d)` over `t` in [0, 1], for
-    `d = z - x`; elsewhere, it is the definition.
+    `d = z - x`, which is exact there.
 
     Args:
-        potential: The primitive `Phi`.
-        link: The function `phi`.
-        slope: The derivative of `phi`.
+        apart: The divergence elsewhere, such as the definition.
+        slope: The derivative of the function.
         reach: The distance from `x` over which the slope changes, such as that to a singularity.
         z: Predicted scores.
         x: Observed scores.
@@ -79,7 +73,7 @@ def divergence(
     is_near = tf.abs(d) < NEAR * reach
     step = tf.where(is_near, d, 0.0)
     near = tf.square(step) * sum(weight * slope(x + t * step) for t, weight in NODES)
-    return tf.where(is_near, near, potential(z) - potential(x) - d * link(x))
+    return tf.where(is_near, near, apart)
 
 
 def relative_entropy(p: Tensor, q: Tensor, d: Tensor) -> Tensor:
