@@ -128,6 +128,8 @@ LINKS = [
     LinkCase(links.Staircase(thresholds=[-2, 0.5], jumps=[1, 3]), R.staircase([-2, 0.5], [1, 3])),
     LinkCase(links.PiecewiseLinear(knots=[-1, 1, 2], values=[0, 1, 1], slope_below=2),
              R.hinges(0.0, -1.0, 2.0, [(-1, -1.5), (1, -0.5)])),
+    LinkCase(links.Interpolated(low=-1.5, high=3.5, values=[-1, 0, 0.5, 0.5, 3, 4], scale=0.75),
+             R.scaled(R.interpolated(np.linspace(-1.5, 3.5, 6), [-1, 0, 0.5, 0.5, 3, 4]), 0.75, 0)),
     LinkCase(links.Sin(), R.SIN, 1.5 * UNIT),
     LinkCase(links.Arcsin(), R.ARCSIN, UNIT),
     LinkCase(links.Arctanh(), R.ARCTANH, UNIT),
@@ -150,6 +152,7 @@ LINKS = [
 LOSSES = [
     loss(losses.MatchingLoss, RS.matching, real_scores, LINKS[1].link, link=LINKS[1].reference),
     loss(losses.MatchingLoss, RS.matching, real_scores, LINKS[7].link, link=LINKS[7].reference),
+    loss(losses.MatchingLoss, RS.matching, real_scores, LINKS[25].link, link=LINKS[25].reference),
     loss(losses.DecomposedMatchingLoss, RS.decomposed, real_scores, links.Tanh(), link=R.TANH),
     loss(losses.ContrastiveMatchingLoss, RS.contrastive, real_scores, LINKS[8].link,
          link=LINKS[8].reference),

@@ -181,6 +181,8 @@ NOT_POSITIVE = [0.0, -1.0, math.inf, math.nan]
 OUT_OF_RANGE: list[tuple[type, str, list[Any]]] = [
     (links.Exp, "shift", [math.nan]),
     (links.Huber, "half_width", NOT_POSITIVE),
+    (links.Interpolated, "high", [-1.5, math.nan]),
+    (links.Interpolated, "values", [[0.0, 1.0], [0.0, 2.0, 1.0], [0.0, math.nan, 1.0]]),
     (links.Inverse, "link", [links.Step()]),
     (links.PiecewiseLinear, "knots", [[1.0, 1.0, 1.0]]),
     (links.PiecewiseLinear, "slope_below", [-1.0]),

@@ -265,6 +265,30 @@ def test_a_link_rises_wherever_it_says(case: LinkCase) -> None:
     assert np.all(np.diff(case.link(tf.constant(x))) >= 0.0)
 
 
+@pytest.mark.parametrize(
+    ("link", "function"),
+    [
+        (links.Sigmoid(), lambda x: 1.0 / (1.0 + np.exp(-x))),
+        (links.Sinh(scale=0.5, shift=1.0), np.sinh),
+        (links.Arctan(scale=2.0), np.arctan),
+        (links.SignedLog1p(), lambda x: np.sign(x) * np.log1p(abs(x))),
+    ],
+    ids=["sigmoid", "sinh", "arctan", "kink"],
+)
+def test_a_link_of_a_function_equals_the_closed_form(
+    link: links.ElementaryLink, function: Callable[[Array], Array]
+) -> None:
+    ours = links.Interpolated.of(function, -8.0, 8.0, scale=link.scale, shift=link.shift)
+    z, s = np.meshgrid(np.linspace(-3.9, 3.9, 40), np.linspace(-3.7, 3.8, 41))
+    for exact, found in (
+        (link(s), ours(s)),
+        (link.divergence(z, s), ours.divergence(z, s)),
+        (link.potential(z) - link.potential(s), ours.potential(z) - ours.potential(s)),
+    ):
+        largest = np.abs(exact).max()
+        np.testing.assert_allclose(found / largest, exact / largest, rtol=0.0, atol=1e-6)
+
+
 def test_no_public_link_is_missing() -> None:
     classes = {x for x in vars(links).values() if isinstance(x, type) and issubclass(x, links.Link)}
     assert classes - {links.Link, links.ElementaryLink} == {type(c.link) for c in LINKS}

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from math import asin, asinh, atan, atanh, copysign, cos, cosh, exp, expm1, log, log1p, sin, sinh
 from typing import NamedTuple
 
+from scipy.interpolate import PchipInterpolator
+
 
 class Formula(NamedTuple):
     h: Callable[[float], float]
@@ -120,6 +122,22 @@ def hinges(
             + sum(w * max(x - t, 0.0) ** 2 / 2 for t, w in turns)
         ),
         lambda x: slope + sum(w * step(x - t) for t, w in turns),
+    )
+
+
+def interpolated(knots: Sequence[float], values: Sequence[float]) -> Formula:
+    spline, (low, high) = PchipInterpolator(knots, values), (knots[0], knots[-1])
+    potential, slope = spline.antiderivative(), spline.derivative()
+
+    def clip(x: float) -> float:
+        return max(low, min(x, high))
+
+    return Formula(
+        lambda x: float(spline(clip(x))),
+        lambda x: (
+            values[0] * low + float(potential(clip(x))) + float(spline(clip(x))) * (x - clip(x))
+        ),
+        lambda x: float(slope(x)) * (step(x - low) - step(x - high)),
     )
 
 

@@ -47,6 +47,7 @@ from tfrank_sel.links.elementary import (
 )
 from tfrank_sel.links.piecewise import (
     Huber as Huber,
+    Interpolated as Interpolated,
     PiecewiseLinear as PiecewiseLinear,
     ReLU as ReLU,
     Sign as Sign,

@@ -1,10 +1,14 @@
 """Piecewise linear links, which can be exactly flat outside a region, and steps."""
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Self
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
@@ -196,6 +200,169 @@ class PiecewiseLinear(ElementaryLink):
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         areas = (w * bregman.clip_divergence(z, x, a, b) for a, b, w in self.pieces)
         return sum(areas, tf.zeros_like(x))
+
+
+@register
+class Interpolated(ElementaryLink):
+    """`h` is smooth through values at points of equal distance: a link from any function.
+
+    Between the points it is a cubic that does not decrease (PCHIP), whose slope is continuous;
+    beyond them it is constant. The primitive is exact. A value costs one look-up, whatever the
+    number of points.
+
+    Args:
+        low: The first point, in units of `x = scale * (s - shift)`.
+        high: The last point.
+        values: The values of `h` at the points, at least three, which must not decrease.
+        scale: Stretches the link; positive.
+        shift: Moves the link to the right.
+
+    Raises:
+        ValueError: If `low` is not below `high`, there are fewer than three values, `values`
+            decrease, a number is not finite, or `scale` is not positive.
+
+    Example:
+        >>> link = links.Interpolated.of(lambda x: x + np.sin(x), -6.0, 6.0)
+        >>> round(float(link(tf.constant(1.0))), 4)  # 1 + sin(1)
+        1.8415
+    """
+
+    phi_has_inverse = False
+
+    low: float
+    high: float
+    values: Sequence[float]
+
+    def __post_init__(self) -> None:
+        freeze(self, values=self.values)
+        if not self.low < self.high:
+            raise refusal("`low` must be below `high`", low=self.low, high=self.high)
+        if len(self.values) < 3 or not _rise(self.values):
+            raise refusal(
+                "`values` must be at least three, and must not decrease", values=self.values
+            )
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[[NDArray[np.float64]], ArrayLike],
+        low: float,
+        high: float,
+        count: int = 1024,
+        **kwargs: float,
+    ) -> Self:
+        """Returns the link of an increasing function, whose primitive need not be known.
+
+        Args:
+            function: Takes an array of `x` and returns the values; `np.interp` makes one of a
+                table.
+            low: The `x` below which the link is constant.
+            high: The `x` above which the link is constant.
+            count: Number of cubics.
+            **kwargs: `scale` and `shift`.
+
+        Raises:
+            ValueError: If the function decreases, or a value is not finite.
+        """
+        values = np.ravel(function(np.linspace(low, high, count + 1)))
+        return cls(low=low, high=high, values=values.tolist(), **kwargs)
+
+    @property
+    def phi_image(self) -> Interval:
+        return self.values[0], self.values[-1]
+
+    @property
+    def phi_kinks(self) -> tuple[float, ...]:
+        return tuple(np.linspace(self.low, self.high, len(self.values)).tolist())
+
+    @property
+    def width(self) -> float:
+        """The distance between two points."""
+        return (self.high - self.low) / (len(self.values) - 1)
+
+    def phi(self, x: Tensor) -> Tensor:
+        _, u, (h, _, *cubic) = self._at(self._inside(x))
+        return h + _rise_of(u, *cubic)
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        def within(x: Tensor) -> Tensor:
+            _, u, piece = self._at(x)
+            return _primitive(u, *piece)
+
+        return bregman.capped_potential(within, self.phi, x, self.low, self.high)
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        _, u, (_, _, first, second, third) = self._at(self._inside(x))
+        slope = first + u * (2.0 * second + u * 3.0 * third)
+        return slope * _clip_slope(x, self.low, self.high)
+
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+        return bregman.capped_divergence(self._area, self.phi, z, x, self.low, self.high)
+
+    def _area(self, z: Tensor, x: Tensor) -> Tensor:
+        """Adds the areas in the piece of `x`, in that of `z`, and between."""
+        (i, u, of_x), (j, v, of_z) = self._at(x), self._at(z)
+        (h_x, _, *cubic_x), (h_z, _, *cubic_z) = of_x, of_z
+        at_x = h_x + _rise_of(u, *cubic_x)
+        # from `x` to the end of its piece that is nearer to `z`, from there to that of `z`
+        is_up = tf.cast(j > i, x.dtype)
+        a, b = self.width * is_up, self.width * (1.0 - is_up)
+        at_a, at_b = h_x + _rise_of(a, *cubic_x), h_z + _rise_of(b, *cubic_z)
+        far = self.width * (j - i) + (b - a)
+        between = _primitive(b, *of_z) - _primitive(a, *of_x) - far * at_a
+        apart = (
+            _area(u, a - u, *cubic_x)
+            + far * (at_a - at_x)
+            + tf.where(tf.abs(j - i) > 1.0, tf.nn.relu(between), tf.zeros_like(u))
+            + (v - b) * (at_b - at_x)
+            + _area(b, v - b, *cubic_z)
+        )
+        return tf.where(i == j, _area(u, v - u, *cubic_x), apart)
+
+    def _inside(self, x: Tensor) -> Tensor:
+        return tf.clip_by_value(x, self.low, self.high)
+
+    def _at(self, x: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The number of the piece of each `x`, the place within, and the piece."""
+        last = len(self.values) - 2.0
+        piece = tf.clip_by_value(tf.floor((x - self.low) / self.width), 0.0, last)
+        u = x - (self.low + self.width * piece)
+        index = tf.cast(tf.where(tf.math.is_nan(piece), tf.zeros_like(piece), piece), tf.int32)
+        rows = tf.gather(tf.constant(_cubics(self.values, self.low, self.width), x.dtype), index)
+        return piece, u, tf.unstack(rows, axis=-1)
+
+
+@functools.lru_cache(maxsize=16)
+def _cubics(values: tuple[float, ...], low: float, width: float) -> NDArray[np.float64]:
+    """The value and the primitive at the start of each piece, and the cubic of its rise."""
+    h, w = np.array(values), width
+    rise = np.diff(h) / w
+    with np.errstate(divide="ignore"):  # slopes of Fritsch and Butland, 1984
+        inner = 2.0 / (1.0 / rise[:-1] + 1.0 / rise[1:])
+    ends = np.maximum(1.5 * rise[[0, -1]] - 0.5 * rise[[1, -2]], 0.0)
+    slopes = np.concatenate([ends[:1], inner, ends[1:]])
+    start, end = slopes[:-1], slopes[1:]
+    second = (3.0 * rise - 2.0 * start - end) / w
+    third = (start + end - 2.0 * rise) / w**2
+    areas = w * (h[:-1] + w * (start / 2.0 + w * (second / 3.0 + w * third / 4.0)))
+    primitive = h[0] * low + np.append(0.0, np.cumsum(areas[:-1]))
+    return np.stack([h[:-1], primitive, start, second, third], axis=1)
+
+
+def _primitive(u: Tensor, h: Tensor, primitive: Tensor, *cubic: Tensor) -> Tensor:
+    """The primitive at `u` within a piece."""
+    return primitive + h * u + _area(tf.zeros_like(u), u, *cubic)
+
+
+def _rise_of(u: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
+    """The rise of a cubic from 0 to `u`."""
+    return u * (first + u * (second + u * third))
+
+
+def _area(u: Tensor, d: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
+    """The integral of the rise of a cubic from `u`, between `u` and `u + d`."""
+    curved = second * (u + d / 3.0) + third * (1.5 * u * u + u * d + d * d / 4.0)
+    return tf.square(d) * (first / 2.0 + curved)
 
 
 def _clip_slope(x: Tensor, low: float, high: float) -> Tensor:
