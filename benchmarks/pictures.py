@@ -171,6 +171,32 @@ def factorisation() -> Figure:
     return figure
 
 
+def families() -> Figure:
+    """A loss of each of the three families beside a common one."""
+    figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+    axes = figure.subplots(1, 3)
+    s = np.linspace(-4.0, 6.0, 201)
+    for name, link in {"square": links.Identity(), "MatchingLoss(ReLU)": links.ReLU()}.items():
+        axes[0].plot(s, link.divergence(s, np.full_like(s, -2.0)), label=name)
+    axes[0].set(title="Selective", xlabel="score, label -2", ylabel="loss")
+    lists = np.column_stack([s, np.tile(np.linspace(-3.0, 3.0, 19), [len(s), 1])])
+    level = np.column_stack([s, np.zeros([len(s), 9])])
+    smooth = losses.SmoothTopKLoss(5, tau=0.1, margin=0.2)
+    top_k = {"SoftmaxLoss": losses.SoftmaxLoss(), "SmoothTopKLoss(5)": smooth}
+    for place, scores, some in ((axes[1], lists, top_k), (axes[2], level, EXPANSIONS)):
+        labels = np.eye(scores.shape[1])[np.zeros(len(s), int)]
+        for name, loss in some.items():
+            values = plots.axes.of_lists(
+                lambda z, *rest, f=loss, y=labels: f.per_list(tf.constant(y), z, *rest), scores
+            )
+            place.plot(s, values, label=name)
+    axes[1].set(title="Top-k", xlabel="score of the right item")
+    axes[2].set(title="RG", xlabel="score of the right item")
+    for place in axes:
+        place.legend(frameon=False, fontsize=7)
+    return figure
+
+
 def worths() -> Figure:
     """The value of each metric, by the rank of the one relevant item among twenty."""
     figure, axes = one_plot("rank of the relevant item", "value of the list")
@@ -215,6 +241,7 @@ PICTURES = {
     "objectives": derivatives,
     "top_5": top_5,
     "factorisation": factorisation,
+    "families": families,
     "metrics": worths,
     "padding": padding,
 }

@@ -211,12 +211,24 @@ def test_the_tests_that_a_guide_names_are_there() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_guides_are_short() -> None:
+def guides() -> dict[str, str]:
+    """The texts of the guides by their file."""
     site = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
-    [guides] = [part["Guides"] for part in site if "Guides" in part]
-    for page in ("../README.md", *guides):
-        limit = 90 if "README" in page else 200
-        assert len((ROOT / "docs" / page).read_text().splitlines()) <= limit, page
+    [pages] = [part["Guides"] for part in site if "Guides" in part]
+    return {page: (ROOT / "docs" / page).read_text() for page in pages}
+
+
+def test_guides_are_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 90
+    for page, text in guides().items():
+        assert len(text.splitlines()) <= 200, page
+
+
+@pytest.mark.parametrize("package", [losses, links, links.labels])
+def test_a_guide_has_each_loss_and_link(package: ModuleType) -> None:
+    code = "\n".join(re.findall(r"(?s)```.*?```|`[^`]+`", "\n".join(guides().values())))
+    names = [x for x in dir(package) if not x.startswith("_")]
+    assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
 
 
 def test_the_tests_of_what_holds_are_there() -> None:
