@@ -76,7 +76,11 @@ def main() -> None:
     shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     readme = (ROOT / "README.md").read_text()
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
-        text = (ROOT / name).read_text().replace("](docs/", "](")
+        # pages of the repository, such as badges, are none of the site
+        text = re.sub(
+            r"^\[!.*\n|\[[^]]*\]\(\.\./\.\./[^)]*\),? ?", "", (ROOT / name).read_text(), flags=re.M
+        )
+        text = text.replace("](docs/", "](")
         (PAGES / name.replace("README", "overview")).write_text(text)
     for name, command in evidence.commands().items():
         (PAGES / "evidence" / f"{name}.md").write_text(evidence_page(name, command))
