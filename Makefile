@@ -200,6 +200,7 @@ lint: .venv/installed
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/basedpyright --level error
 	.venv/bin/lint-imports
 
 .venv/installed: setup.cfg pyproject.toml

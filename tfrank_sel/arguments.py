@@ -97,6 +97,35 @@ class Checked:
         return f"{cls.__name__}({shown})"
 
 
+class Signature(inspect.Signature):
+    """A signature whose text, as in `help`, is a call with the defaults, without types."""
+
+    def __str__(self) -> str:
+        return str(self._brief())
+
+    def format(self, **given: Any) -> str:
+        """Returns the text, as Python 3.13 asks for it."""
+        return self._brief().format(**given)
+
+    def _brief(self) -> Any:
+        parameters = self.parameters.values()
+        return inspect.Signature(
+            [p.replace(annotation=p.empty, default=_Brief.of(p.default)) for p in parameters]
+        )
+
+
+class _Brief(str):
+    """A text that is its own `repr`."""
+
+    __repr__ = str.__str__
+
+    @classmethod
+    def of(cls, default: Any) -> Any:
+        if isinstance(default, Checked):
+            return cls(Checked.__repr__(default))  # shorter than that of a dataclass
+        return cls(default.__name__) if inspect.isfunction(default) else default
+
+
 def take_plain(cls: type) -> None:
     """Makes the constructor of a class convert numbers of NumPy to those of Python.
 
@@ -110,7 +139,7 @@ def take_plain(cls: type) -> None:
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         construct(self, *map(_plain, args), **{name: _plain(x) for name, x in kwargs.items()})
 
-    vars(init)["__signature__"] = inspect.signature(construct)  # which Keras reads
+    vars(init)["__signature__"] = Signature.from_callable(construct)  # which Keras reads
     type.__setattr__(cls, "__init__", init)
 
 

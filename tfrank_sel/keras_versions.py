@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import keras
 import tensorflow as tf
@@ -20,11 +20,68 @@ if keras.backend.backend() != "tensorflow":
     )
 
 IS_KERAS_3 = not keras.__version__.startswith("2.")
+MYPY = False  # mypy takes it for True
+
+# Keras has no types that mypy reads. Of a class with an unread base it would take any argument.
+if MYPY:
+
+    class _Loss:
+        """`keras.losses.Loss`."""
+
+        name: str
+        reduction: str | None
+        dtype: str
+
+        def __init__(self, name: str | None = None, reduction: str | None = None) -> None: ...
+        def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any: ...
+
+    class _Metric:
+        """`keras.metrics.Metric`."""
+
+        name: str
+        dtype: str
+        variables: list[Any]
+
+        def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any: ...
+        def add_weight(self, *args: Any, **kwargs: Any) -> Any: ...
+        def update_state(self, *args: Any, **kwargs: Any) -> Any: ...
+        def reset_state(self) -> None: ...
+        def result(self) -> Any: ...
+
+    class _Mean(_Metric):
+        """`keras.metrics.Mean`."""
+
+    Loss = _Loss
+    Metric = _Metric
+    Mean = _Mean
+else:
+    from keras.losses import Loss as Loss
+    from keras.metrics import Mean as Mean, Metric as Metric
+
+
+class MetricOptions(TypedDict, total=False):
+    """Arguments that a constructor passes on to `keras.metrics.Metric`."""
+
+    name: str
+    dtype: str
+
+
+class LossOptions(MetricOptions, total=False):
+    """Arguments that a constructor passes on to `keras.losses.Loss`."""
+
+    reduction: str | None
+
+
+class LayerOptions(TypedDict, total=False):
+    """Arguments that a constructor passes on to `keras.layers.Layer`."""
+
+    trainable: bool
+    dtype: Any
+
 
 if IS_KERAS_3:
     from keras.src.models.functional import Functional
 
-    Loss: Any = keras.losses.Loss
     # class of `keras.Model(inputs, outputs)`
     FUNCTIONAL: Any = Functional
     # for `Layer.add_weight`: a weight that keeps its dtype under mixed precision
@@ -32,7 +89,7 @@ if IS_KERAS_3:
 else:
     FUNCTIONAL = type(keras.Sequential()).__base__
 
-    class _Keras2Loss(keras.losses.Loss):
+    class _Keras2Loss(Loss):
         """Adds to the losses of Keras 2 the `dtype` of Keras 3."""
 
         def __init__(
@@ -48,7 +105,8 @@ else:
             """Computes the loss of each list; a subclass implements it."""
             raise NotImplementedError
 
-    Loss = _Keras2Loss
+    if not TYPE_CHECKING:
+        Loss = _Keras2Loss
     FULL_PRECISION = {"experimental_autocast": False}
 
 

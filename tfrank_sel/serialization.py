@@ -12,12 +12,13 @@ from typing import Any, ClassVar, Self, TypeVar
 import keras
 import numpy as np
 
-from tfrank_sel.arguments import OF_KERAS, Checked, declared, given, take_plain
+from tfrank_sel.arguments import OF_KERAS, Checked, Signature, declared, given, take_plain
 
 T = TypeVar("T")
 
 LONGEST_LIST = 40  # maximum characters of a list of values in a name
 UNSET: Any = None  # the default of an argument that Keras sets
+_FOR_USERS = ("curve", "default_name", "evaluate", "over_ties", "probabilities", "reliability")
 _MISSING = inspect.Parameter.empty
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -104,6 +105,15 @@ class Named(Configurable):
         object.__setattr__(self, "default_name", _name(cls, given(cls, args, kwargs)))
         return self
 
+    def __dir__(self) -> list[str]:
+        """Returns the names for users: not those that classes of this package share."""
+        cls: type = type(self)
+        inner, names = set[str](), {*_FOR_USERS, *declared(cls)}
+        for base in cls.__mro__:
+            is_inner = base.__module__.partition(".")[0] == "tfrank_sel"
+            (inner if is_inner else names).update(vars(base))
+        return [x for x in super().__dir__() if x in names or x not in inner or x[0] == "_"]
+
     def __post_init__(self) -> None:
         """Checks the arguments, or derives further attributes from them."""
 
@@ -132,7 +142,7 @@ def _constructor(cls: type[Named]) -> Callable[..., None]:
     if "name" in fields:  # as in Keras, also by position, after all others
         fields["name"] = fields.pop("name").replace(kind=_POSITIONAL)
     parameters = sorted(fields.values(), key=lambda p: p.kind)  # by keyword only: last
-    signature = inspect.Signature([first, *parameters], return_annotation=None)
+    signature = Signature([first, *parameters], return_annotation=None)
 
     def construct(self: Named, *args: Any, **kwargs: Any) -> None:
         try:

@@ -13,6 +13,7 @@ import types
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -20,6 +21,7 @@ import tensorflow as tf
 from tests.cases import EVERY_LOSS, EVERY_METRIC, LINKS
 from tfrank_sel import callbacks, data, links, losses, metrics, models
 from tfrank_sel.arguments import Checked, Positive
+from tfrank_sel.listwise import Listwise
 from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.metrics import averaging, ties
 from tfrank_sel.ops.pairs import Items
@@ -261,6 +263,25 @@ def test_an_object_is_printed_as_its_class_and_arguments(cls: type) -> None:
     # a layer of Keras 2 without arguments of its own is printed by Keras
     assert not issubclass(cls, Checked) or " at 0x" not in shown.partition("<function")[0]
     assert all(re.search(rf"\b{x}=", shown) or repr(arguments[x]) not in shown for x in arguments)
+
+
+@every_class
+def test_help_begins_with_a_call(cls: type) -> None:
+    text = str(inspect.signature(cls))
+    if issubclass(cls, Configurable) and cls is not data.FeatureSpec:
+        assert not re.search(r": |->|<|typing|collections\.abc", text)
+    # a program still reads types and defaults
+    assert all(p.annotation is not p.empty for _, p in constructors(cls) if p.name != "kwargs")
+
+
+@every_class
+def test_dir_shows_names_for_users(cls: type) -> None:
+    made = cls(**EXAMPLES[cls])
+    if isinstance(made, Listwise):
+        [of_keras] = {x for x in (keras.losses.Loss, keras.metrics.Mean) if issubclass(cls, x)}
+        shown = {x for x in {*dir(made)} - {*dir(of_keras)} if not x.startswith("_")}
+        hooks = shown - set(dict(constructors(cls))) - {*vars(made)}
+        assert hooks <= {"curve", "evaluate", "over_ties", "probabilities", "variables"}
 
 
 def members(module: types.ModuleType) -> Iterator[Any]:

@@ -1,6 +1,7 @@
 """Comparison and fusion of runs, beside scipy and pytrec_eval, and its command line."""
 
 import collections
+import dataclasses
 import json
 import math
 import pathlib
@@ -139,6 +140,14 @@ def test_slices_are_compared_alone_and_leave_the_whole_as_it_is() -> None:
     assert list(found[:2]) == list(plain)
     assert [(x.slice, x.queries) for x in found[2:]] == [("x", 2)] * 2 + [("y", 1)] * 2
     assert [x.difference for x in found if x.metric == "mrr"] == [0.5, 0.25, 1.0]
+
+
+def test_a_comparison_of_many_slices_fits_a_screen() -> None:
+    shown = compared(OLD, NEW, slices={"1": "x", "2": "y", "3": "z"})
+    assert repr(shown) == shown.markdown()
+    many = dataclasses.replace(shown, differences=[*shown.differences] * 9)
+    assert len(repr(many).splitlines()) < 25
+    assert repr(many).endswith(f"and {len(many.differences) - 20} more: see `differences`")
 
 
 def test_values_are_those_of_pytrec_eval() -> None:

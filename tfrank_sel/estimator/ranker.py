@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -34,6 +33,19 @@ from tfrank_sel.metrics.importance import importances
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.training import has_lightgbm, trees
 from tfrank_sel.training.candidates import Candidate, Trees, check_names, default_losses, numbered
+
+MYPY = False  # mypy takes it for True; see `keras_versions`
+if MYPY:
+
+    class BaseEstimator:
+        """`sklearn.base.BaseEstimator`."""
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __getstate__(self) -> dict[str, Any]: ...
+        def __sklearn_tags__(self) -> Tags: ...
+
+else:
+    from sklearn.base import BaseEstimator
 
 MANY = 10_000_000  # numbers, for which half of the default models are trained
 BEST = ("rg_cross_loss", trees.LAMBDARANK)  # of few default models

@@ -2,12 +2,13 @@
 
 import abc
 import math
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count, OpenShare, Positive
+from tfrank_sel.keras_versions import LossOptions
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.links.piecewise import PiecewiseLinear, Sign
 from tfrank_sel.losses.bases import (
@@ -376,7 +377,7 @@ class PairwiseQuantileLoss(PairwiseLoss):
         lambda_weight: LambdaWeight | None = None,
         temperature: Positive = 1.0,
         normalizer: Normalizer | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LossOptions],
     ) -> None:
         super().__init__(lambda_weight, temperature, normalizer, **kwargs)
         self.tau = tau
@@ -433,7 +434,10 @@ class MarginMSELoss(PairwiseLoss):
     ordered = False
 
     def __init__(
-        self, temperature: Positive = 1.0, normalizer: Normalizer | None = None, **kwargs: Any
+        self,
+        temperature: Positive = 1.0,
+        normalizer: Normalizer | None = None,
+        **kwargs: Unpack[LossOptions],
     ) -> None:
         super().__init__(None, temperature, normalizer, **kwargs)
 

@@ -4,12 +4,13 @@ import abc
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0, Count, Positive
+from tfrank_sel.keras_versions import LossOptions
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import class_labels, masking, soft_topk
@@ -256,7 +257,7 @@ class SmoothTopKLoss(_TopKLoss):
         tau: Positive = 1.0,
         margin: AtLeast0 = 1.0,
         form: Form = mean_over_relevant,
-        **kwargs: Any,
+        **kwargs: Unpack[LossOptions],
     ) -> None:
         super().__init__(k, margin, form, **kwargs)
         self.tau = tau

@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
@@ -19,7 +20,7 @@ from tfrank_sel.metrics.ties import AVERAGED, IN_ORDER, SHUFFLED, Averaged, Rank
 from tfrank_sel.refusals import refusal
 
 
-class ListwiseMetric(Measure, keras.metrics.Mean):
+class ListwiseMetric(Measure, keras_versions.Mean):
     """The weighted mean of a measure over lists; a subclass implements `per_list`.
 
     A list without a valid item is not counted. `averaging` sets which other lists count, and their

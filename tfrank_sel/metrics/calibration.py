@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import Tensor
 
+from tfrank_sel import keras_versions
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.base import ListwiseMetric
@@ -39,7 +39,7 @@ class Reliability(NamedTuple):
     labels: NDArray[np.float64]
 
 
-class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
+class ItemMetric(Named, keras_versions.Metric, abc.ABC):
     """A measure of the items of all lists together; a subclass has `sums`.
 
     Args:

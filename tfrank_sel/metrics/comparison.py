@@ -15,6 +15,7 @@ from tfrank_sel.metrics.significance import holm, randomisation_test, resampled,
 from tfrank_sel.refusals import refusal
 
 ALL = "all"  # the slice of all queries
+MOST_SHOWN = 20  # differences in a `repr`
 _HEAD = [
     *("metric", "slice", "queries", "A", "B", "A mean", "B mean", "B - A", "95 % interval"),
     *("p (rand.)", "p (t)", "B wins/ties/losses"),
@@ -115,6 +116,12 @@ class Comparison:
     differences: Sequence[Difference]
     queries: Sequence[str]
     values: Mapping[str, Mapping[str, NDArray[np.float64]]]
+
+    def __repr__(self) -> str:
+        """Returns the first differences as a table."""
+        more = len(self.differences) - MOST_SHOWN
+        first = dataclasses.replace(self, differences=self.differences[:MOST_SHOWN])
+        return first.markdown() + (f"\nand {more} more: see `differences`" if more > 0 else "")
 
     def most_different(self, metric: str, a: str, b: str, count: int = 5) -> list[QueryDifference]:
         """Returns the queries whose values differ most, those with the largest difference first.

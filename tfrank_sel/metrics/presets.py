@@ -97,8 +97,8 @@ def tfr(cutoffs: Sequence[int] = (1, 3, 5, 10)) -> list[ListwiseMetric]:
     binary = {"relevance_level": 1.0, **weighs}
     return [
         *(NDCG(k, name=f"metric/ndcg_{k}", **weighs) for k in cutoffs),
-        ARP("metric/arp", **weighs),
-        OPA("metric/ordered_pair_accuracy", **weighs),
+        ARP(name="metric/arp", **weighs),
+        OPA(name="metric/ordered_pair_accuracy", **weighs),
         MRR(name="metric/mrr", **binary),
         Precision(clip_k=True, name="metric/precision", **binary),
         MAP(name="metric/map", **binary),

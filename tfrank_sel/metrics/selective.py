@@ -3,19 +3,25 @@
 import itertools
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Bound
+from tfrank_sel.keras_versions import MetricOptions
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch
+from tfrank_sel.metrics.averaging import Averaging
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.ops import masking
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
+
+
+class _Options(MetricOptions, total=False):
+    averaging: Averaging
 
 
 class _RegionMetric(ListwiseMetric):
@@ -106,7 +112,7 @@ class RegionDivergence(_RegionMetric):
         lower: Bound = -math.inf,
         upper: Bound = math.inf,
         label_map: Link | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[_Options],
     ) -> None:
         super().__init__(lower, upper, label_map, **kwargs)
         self.link = link

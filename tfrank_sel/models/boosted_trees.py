@@ -6,12 +6,13 @@ import math
 import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, Unpack
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.models.preparation import features_shape
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
@@ -303,7 +304,7 @@ class BoostedTrees(Configurable, keras.Model):
         depth: int,
         num_features: int,
         name: str = "boosted_trees",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         if not 0 < num_trees <= num_nodes or depth < 0 or num_features < 1:
             raise refusal(

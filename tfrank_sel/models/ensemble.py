@@ -1,11 +1,12 @@
 """Ensemble of several scorers."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import tensorflow as tf
 
+from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of, standardised
 from tfrank_sel.refusals import refusal
@@ -53,7 +54,7 @@ class Ensemble(Configurable, keras.Model):
         members: Sequence[keras.Model],
         shares: Sequence[float] | None = None,
         name: str = "ensemble",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(name=name, **kwargs)
         if not members:

@@ -1,7 +1,7 @@
 """Layers for losses: cosine classifier, soft top k, and correction of in-batch sampling."""
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Positive, Range
+from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.ops import soft_topk
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
@@ -46,7 +47,9 @@ class CosineClassifier(Configurable, keras.layers.Layer):
         (3, 10)
     """
 
-    def __init__(self, classes: Count, name: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, classes: Count, name: str | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         self.classes = classes
 
@@ -125,7 +128,11 @@ class SoftTopK(Configurable, keras.layers.Layer):
     """
 
     def __init__(
-        self, k: Positive, temperature: Positive = 1.0, name: str = "soft_top_k", **kwargs: Any
+        self,
+        k: Positive,
+        temperature: Positive = 1.0,
+        name: str = "soft_top_k",
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         self.k = k
@@ -231,7 +238,7 @@ class LogQCorrection(Configurable, keras.layers.Layer):
         alpha: Annotated[float, Range("in (0, 1]", gt=0.0, le=1.0)] = 0.01,
         num_hashes: Count = 1,
         name: str = "log_q_correction",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.num_buckets = num_buckets

@@ -6,7 +6,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import keras
 import numpy as np
@@ -24,6 +24,7 @@ from tfrank_sel.features import (
     check,
     of_config,
 )
+from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.models.summary import (
     Moments,
     by_feature,
@@ -182,7 +183,7 @@ class WithinList(Configurable, keras.layers.Layer):
         [[[1.0, -1.0, -1.0], [3.0, 1.0, 1.0], [0.0, 0.0, 0.0]]]
     """
 
-    def __init__(self, name: str = "within_list", **kwargs: Any) -> None:
+    def __init__(self, name: str = "within_list", **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
 
     def call(self, features: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -324,7 +325,7 @@ class Preparation(Configurable, keras.layers.Layer):
         vocabularies: Mapping[str, Sequence[str]] | None = None,
         missing: Sequence[str] = (),
         name: str = "preparation",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         if len(mean) != len(variance) or min(variance, default=0.0) < 0.0:

@@ -1,7 +1,7 @@
 """Scores that are expected labels, by an increasing function fitted on held-out lists."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import Positive
+from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of
 from tfrank_sel.refusals import refusal
@@ -77,7 +78,7 @@ class Recalibrated(Configurable, keras.Model):
         values: Sequence[float] = (),
         max_label: Positive = 1.0,
         name: str = "recalibrated",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         if (
             len(knots) != len(values)

@@ -1,13 +1,14 @@
 """Networks that score the items of lists."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import tensorflow as tf
 
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Positive
+from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.models.preparation import Preparation, features_and_mask, features_shape, inputs_of
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
@@ -105,7 +106,7 @@ class Perceptron(Configurable, keras.Model):
         scale: Positive = 1.0,
         shift: float = 0.0,
         name: str = "perceptron",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         # float16 cannot represent the integers of embeddings; the layers cast their inputs
         super().__init__(name=name, autocast=False, **kwargs)
@@ -227,7 +228,7 @@ class Prepared(Configurable, keras.Model):
         preparation: keras.layers.Layer,
         network: keras.Model,
         name: str = "prepared",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         self.preparation = preparation
@@ -298,7 +299,7 @@ class Scorer(Prepared):
         hidden_units: Sequence[int] = (128, 64, 32),
         dropout: float = 0.0,
         name: str = "scorer",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         preparation = Preparation(mean, variance)
         super().__init__(preparation, Perceptron(hidden_units, dropout), name, **kwargs)
@@ -362,7 +363,7 @@ class ListScorer(Prepared):
         dropout: float = 0.3,
         num_heads: int = 0,
         name: str = "list_scorer",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         if not hidden_units:
             raise refusal("`hidden_units` must not be empty", hidden_units)
@@ -408,7 +409,7 @@ class TwoTower(Configurable, keras.Model):
         num_items: Count,
         num_factors: Count,
         name: str = "two_tower",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.num_users = int(num_users)

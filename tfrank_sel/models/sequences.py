@@ -1,13 +1,14 @@
 """A causal transformer over the items of a user, and the best items to follow."""
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import tensorflow as tf
 
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Rate
+from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.models.scorers import Dropout
 from tfrank_sel.ops import catalogue
 from tfrank_sel.refusals import refusal
@@ -75,7 +76,7 @@ class SequenceEncoder(Configurable, keras.Model):
         max_length: Count = 50,
         dropout: Rate = 0.2,
         name: str = "sequence_encoder",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(name=name, **kwargs)
         if num_factors % num_heads:

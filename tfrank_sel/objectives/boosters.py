@@ -42,11 +42,12 @@ class Measured:
     def __init__(self, metric: Metric) -> None:
         if not isinstance(metric, Metric):
             raise TypeError(received("`metric` must be a metric or a loss", metric=metric))
-        self.metric = metric.over_ties() if isinstance(metric, RankedMetric) else metric
+        measure: Any = metric.over_ties() if isinstance(metric, RankedMetric) else metric
+        self.metric = measure
         self._lists = functools.lru_cache(DATA_SETS)(self._read)
         if isinstance(metric, ListwiseMetric):
             # called after each tree, where operations one by one take three times as long
-            self._evaluate = compilation.graph(self.metric.evaluate)
+            self._evaluate = compilation.graph(measure.evaluate)
 
     def __deepcopy__(self, memo: Any) -> "Measured":
         return self  # a function, as `Derivatives`

@@ -152,14 +152,16 @@ def measures(
         has_irrelevant: Whether some labels are 0: otherwise MRR is 1 for any order, and left out.
     """
     options: dict[str, Any] = {**gain_arguments(gain), "ties": AVERAGED}
-    ndcgs = [metrics.NDCG(k, **options, name=f"NDCG@{k}") for k in (1, 5, 10)]
+    chosen: list[metrics.ListwiseMetric] = [
+        metrics.NDCG(k, **options, name=f"NDCG@{k}") for k in (1, 5, 10)
+    ]
     del options["gain"]
     if has_irrelevant:
-        ndcgs.append(metrics.MRR(**options, name="MRR"))
+        chosen.append(metrics.MRR(**options, name="MRR"))
     if not isinstance(gain, str):
-        ndcgs.append(metrics.Precision(10, **options, name="P@10"))
-        ndcgs.append(metrics.ExcessError(gain, name=ERROR))
-    return {metric.name: metric for metric in ndcgs}
+        chosen.append(metrics.Precision(10, **options, name="P@10"))
+        chosen.append(metrics.ExcessError(gain, name=ERROR))
+    return {metric.name: metric for metric in chosen}
 
 
 def evaluate(
