@@ -200,7 +200,7 @@ lint: .venv/installed
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/basedpyright --level error
+	.venv/bin/basedpyright --level error --pythonpath .venv/bin/python
 	.venv/bin/lint-imports
 
 .venv/installed: setup.cfg pyproject.toml

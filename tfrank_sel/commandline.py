@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from tfrank_sel.refusals import missing
 from tfrank_sel.version import __version__
 
 
@@ -47,6 +48,9 @@ class Application(typer.Typer):
             def take(*args: Any, **kwargs: Any) -> None:
                 try:
                     function(*args, **kwargs)
+                except ModuleNotFoundError as error:
+                    print(missing(error), file=sys.stderr)
+                    raise typer.Exit(2) from error
                 except self._refuses as error:
                     print(error, file=sys.stderr)
                     raise typer.Exit(2) from error

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tfrank_sel.refusals import missing
+
 COMMANDS = {
     "tfrank-sel-clicks": "tfrank_sel.clicks",
     "tfrank-sel-metrics": "tfrank_sel.metrics",
@@ -23,7 +25,7 @@ def main() -> None:
         with quiet():
             module = importlib.import_module(f"{package}.__main__")
     except ImportError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
+        print(missing(error), file=sys.stderr)
         sys.exit(2)
     module.main()
 

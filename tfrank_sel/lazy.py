@@ -5,15 +5,18 @@ of these classes are registered as soon as Keras is imported, so that it can loa
 modules are imported at the first use of one.
 """
 
+import functools
 import importlib
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+from tfrank_sel.refusals import missing
 
 
 def names(namespace: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
@@ -44,15 +47,20 @@ def imports(
     homes = names or {}
 
     def attribute(name: str) -> Any:
-        if name in modules:
-            return importlib.import_module(f"{package}.{name}")
-        if name in homes:
-            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in modules and name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            module = importlib.import_module(f".{homes.get(name, name)}", package)
+        except ModuleNotFoundError as error:
+            raise ImportError(f"{package}.{name}: {missing(error)}", name=error.name) from error
+        return getattr(module, name) if name in homes else module
 
     return attribute
 
 
+T = TypeVar("T")
+
+_waiting: list[Any] = []  # symbols that were defined before Keras was imported
 _PACKAGES = ("links", "losses", "metrics", "models", "ops", "presets")
 _REGISTERED = re.compile(r"^@register\n(?:@.*\n)*(?:class|def) (\w+)", re.MULTILINE)
 
@@ -100,6 +108,16 @@ class _AfterKeras(MetaPathFinder):
         return spec
 
 
+def register(symbol: T) -> T:
+    """Registers a class or function with Keras as `"tfrank_sel>Name"`, once Keras is imported."""
+    if "keras" not in sys.modules:
+        _waiting.append(symbol)
+        return symbol
+    decorate = sys.modules["keras"].saving.register_keras_serializable(package="tfrank_sel")
+    registered: T = decorate(symbol)
+    return registered
+
+
 def register_names() -> None:
     """Registers the names of all classes, now or when Keras is imported."""
     if "keras" in sys.modules:
@@ -109,16 +127,28 @@ def register_names() -> None:
 
 
 def _register() -> None:
+    while _waiting:
+        register(_waiting.pop())
     known = sys.modules["keras"].saving.get_custom_objects()
-    for module, name in _names():
-        known.setdefault(f"tfrank_sel>{name}", _Later(module, name))
+    for registered_name, module in _homes().items():
+        known.setdefault(registered_name, _Later(module, registered_name.partition(">")[2]))
 
 
-def _names() -> Iterator[tuple[str, str]]:
-    """Yields the module and the name of each registered class and function."""
-    root = pathlib.Path(__file__).parent
+def of_name(registered_name: object) -> Any:
+    """Returns what Keras knows by a name, without Keras; None if it is not of this package."""
+    module = _homes().get(str(registered_name))
+    if module is None:
+        return None
+    return getattr(importlib.import_module(module), str(registered_name).partition(">")[2])
+
+
+@functools.cache
+def _homes() -> dict[str, str]:
+    """The module of each registered class and function, by its name in Keras."""
+    root, homes = pathlib.Path(__file__).parent, {}
     for package in _PACKAGES:
         for file in sorted((root / package).rglob("*.py")):
             module = ".".join(file.relative_to(root.parent).with_suffix("").parts)
             for name in _REGISTERED.findall(file.read_text("utf-8")):
-                yield module.removesuffix(".__init__"), name
+                homes[f"tfrank_sel>{name}"] = module.removesuffix(".__init__")
+    return homes

@@ -27,5 +27,12 @@ def refusal(expected: str, *values: object, **named: object) -> ValueError:
     return ValueError(received(expected, *values, **named))
 
 
+def missing(error: ImportError) -> str:
+    """Returns an error about a missing package in one line, which says what to install."""
+    if error.name in ("keras", "tensorflow"):
+        return "This needs TensorFlow and Keras: pip install tensorflow keras"
+    return " ".join(str(error).split())
+
+
 def _shown(value: Any) -> str:
     return repr(value) if isinstance(value, str) else str(value)

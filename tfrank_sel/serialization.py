@@ -7,26 +7,18 @@ import re
 import typing
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
-import keras
 import numpy as np
 
 from tfrank_sel.arguments import OF_KERAS, Checked, Signature, declared, given, take_plain
-
-T = TypeVar("T")
+from tfrank_sel.lazy import of_name, register as register
 
 LONGEST_LIST = 40  # maximum characters of a list of values in a name
 UNSET: Any = None  # the default of an argument that Keras sets
 _FOR_USERS = ("curve", "default_name", "evaluate", "over_ties", "probabilities", "reliability")
 _MISSING = inspect.Parameter.empty
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
-
-
-def register(symbol: T) -> T:
-    """Registers a class or function with Keras as `"tfrank_sel>Name"`."""
-    registered: T = keras.saving.register_keras_serializable(package="tfrank_sel")(symbol)
-    return registered
 
 
 class Configurable(Checked):
@@ -51,7 +43,7 @@ class Configurable(Checked):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes the object that `get_config` described."""
-        return cls(**{n: keras.saving.deserialize_keras_object(v) for n, v in config.items()})
+        return cls(**{n: _deserialized(v) for n, v in config.items()})
 
 
 @typing.dataclass_transform(frozen_default=True)
@@ -195,4 +187,23 @@ def _serialized(value: Any) -> Any:
     # plain values are kept: when Keras 2 exports a SavedModel, it handles only objects
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    cls = type(value)
+    name = f"tfrank_sel>{cls.__name__}"
+    if isinstance(value, Frozen) and of_name(name) is cls:  # as Keras, but without it
+        kind = {"module": cls.__module__, "class_name": cls.__name__}
+        return {**kind, "config": value.get_config(), "registered_name": name}
+    import keras
+
     return keras.saving.serialize_keras_object(value)
+
+
+def _deserialized(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        cls = of_name(value.get("registered_name"))
+        if isinstance(cls, type) and issubclass(cls, Frozen):
+            return cls.from_config(value["config"])
+    import keras
+
+    return keras.saving.deserialize_keras_object(value)

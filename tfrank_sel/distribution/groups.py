@@ -1,23 +1,21 @@
 """Groups of processes that train or factorise together."""
 
 import abc
-import itertools
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.distribution.cluster import Cluster
-from tfrank_sel.refusals import refusal
+
+if TYPE_CHECKING:
+    import keras
 
 Array: TypeAlias = NDArray[Any]
 Indices: TypeAlias = NDArray[np.int64] | slice
 
-_ALL = slice(None)
+ALL = slice(None)
 
 
 class Group(Checked, abc.ABC):
@@ -44,7 +42,7 @@ class Group(Checked, abc.ABC):
         """
 
     @abc.abstractmethod
-    def gathered(self, rows: Array, needed: Indices = _ALL) -> Array:
+    def gathered(self, rows: Array, needed: Indices = ALL) -> Array:
         """Returns rows of all processes in their order, at the given increasing indices."""
 
     @abc.abstractmethod
@@ -52,7 +50,7 @@ class Group(Checked, abc.ABC):
         """Yields the start of a piece in the rows of each process, and the piece of each."""
 
     @abc.abstractmethod
-    def in_step(self, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    def in_step(self, optimizer: "keras.optimizers.Optimizer") -> "keras.optimizers.Optimizer":
         """Makes an optimizer use the mean gradient of all processes in each step.
 
         Each process calls `fit` of Keras with its share of every batch. With `n` processes and
@@ -96,131 +94,11 @@ class SingleProcess(Group):
     def total(self, values: Array) -> Array:
         return values
 
-    def gathered(self, rows: Array, needed: Indices = _ALL) -> Array:
+    def gathered(self, rows: Array, needed: Indices = ALL) -> Array:
         return rows[needed]
 
     def pieces(self, rows: Array) -> Iterator[tuple[int, list[Array]]]:
         yield 0, [rows]
 
-    def in_step(self, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    def in_step(self, optimizer: "keras.optimizers.Optimizer") -> "keras.optimizers.Optimizer":
         return optimizer
-
-
-class CollectiveGroup(Group):
-    """The processes of a TensorFlow cluster, described by `TF_CONFIG`.
-
-    The cluster is that of `tf.distribute.MultiWorkerMirroredStrategy`, and the collectives are
-    TensorFlow's: rings over gRPC. Create the group before TensorFlow runs anything else in the
-    process. It waits until all processes have created theirs, up to an hour.
-
-    If a process is lost, collectives of the others and `fit` raise `tf.errors.UnavailableError`: at
-    once if its connections were closed, or after missing heartbeats. All must start again, because
-    TensorFlow cannot leave a cluster.
-
-    Collectives were faster than one Beam pipeline per half-sweep in measurements
-    (`benchmarks/speed/als_sharded.py exchange`). A process keeps its interactions and factors in
-    memory between half-sweeps, so that only factors are exchanged. Beam would read the interactions
-    and start its workers again.
-
-    Args:
-        piece_bytes: Number of bytes that all processes together send at a time, which bounds the
-            memory for copies.
-
-    Raises:
-        ValueError: If a process has more than one replica.
-    """
-
-    # of the process, since TensorFlow remembers the kind and shape of each of them: a second group
-    # must not take a number of the first
-    _instances = itertools.count()
-
-    def __init__(self, piece_bytes: int = 1 << 26) -> None:
-        self.piece_bytes = piece_bytes
-        cluster = Cluster.of_environment()
-        self.rank, self.size = cluster.index, len(cluster.addresses)
-        # starts the server, and watches the other processes
-        self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        replicas = self._strategy.num_replicas_in_sync
-        if self.size != replicas:
-            raise refusal(
-                "Each process must have exactly one replica: make one GPU visible to it",
-                f"{replicas} replicas of {self.size} processes",
-            )
-        [self._device] = self._strategy.extended.worker_devices
-
-    def total(self, values: Array) -> Array:
-        values = np.asarray(values)
-        summed = self._sum(tf.constant(values, tf.float64), next(self._instances))
-        return summed.numpy().astype(values.dtype)
-
-    def gathered(self, rows: Array, needed: Indices = _ALL) -> Array:
-        counts = self._each(np.array([len(rows)]))[:, 0]
-        ends = np.cumsum(counts)
-        indices = np.arange(ends[-1])[needed]
-        out = np.empty((len(indices), *rows.shape[1:]), rows.dtype)
-        for at, parts in self.pieces(rows):
-            for begin, part in zip(ends - counts + at, parts, strict=True):
-                low, high = np.searchsorted(indices, (begin, begin + len(part)))
-                out[low:high] = part[indices[low:high] - begin]
-        return out
-
-    def pieces(self, rows: Array) -> Iterator[tuple[int, list[Array]]]:
-        counts = self._each(np.array([len(rows)]))[:, 0]
-        bytes_of_all = self.size * rows.itemsize * int(np.prod(rows.shape[1:]))
-        step = max(1, self.piece_bytes // bytes_of_all)
-        for begin in range(0, counts.max(), step):
-            lengths = np.clip(counts - begin, 0, step)
-            piece = np.zeros((lengths.max(), *rows.shape[1:]), rows.dtype)
-            piece[: lengths[self.rank]] = rows[begin : begin + step]
-            parts = self._each(piece)
-            yield begin, [part[:length] for part, length in zip(parts, lengths, strict=True)]
-
-    def in_step(self, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
-        # one number for all steps: see `_sum`
-        apply, instance = optimizer.apply_gradients, next(self._instances)
-
-        def apply_mean(gradients: Iterable[tuple[Any, Any]], *args: Any, **kwargs: Any) -> Any:
-            return apply(self._mean(gradients, instance), *args, **kwargs)
-
-        # an attribute, because a subclass would be saved under another class
-        optimizer.apply_gradients = apply_mean
-        return optimizer
-
-    def _mean(self, gradients: Iterable[tuple[Any, Any]], instance: int) -> list[tuple[Any, Any]]:
-        """The mean gradients, exchanged as one vector."""
-        present = [(tf.convert_to_tensor(g), v) for g, v in gradients if g is not None]
-        dtype = max((g.dtype for g, _ in present), key=lambda dtype: dtype.size)
-        flat = tf.concat([tf.reshape(tf.cast(g, dtype), [-1]) for g, _ in present], axis=0)
-        mean = self._sum(flat, instance) / tf.cast(self.size, dtype)
-        parts = tf.split(mean, [tf.size(g) for g, _ in present])
-        return [
-            (tf.cast(tf.reshape(part, v.shape), g.dtype), v)
-            for part, (g, v) in zip(parts, present, strict=True)
-        ]
-
-    def _each(self, values: Array) -> Array:
-        """Returns the stacked arrays of all processes, which have the same shape."""
-        words = tf.constant(values.ravel().view(np.float32))  # of any dtype
-        with tf.device(self._device):
-            gathered = tf.raw_ops.CollectiveGatherV2(
-                input=words, **self._keys(next(self._instances))
-            ).numpy()
-        return gathered.view(values.dtype).reshape(self.size, *values.shape)
-
-    # An operation, because `strategy.run` fails in the loop that Keras makes of
-    # `steps_per_execution`: it cannot hand a new key to each step. TensorFlow remembers the shape
-    # of the values of a key. Therefore an optimizer has one, and so has each call outside of steps.
-    def _sum(self, values: tf.Tensor, instance: int) -> tf.Tensor:
-        with tf.device(self._device):
-            return tf.raw_ops.CollectiveReduceV2(
-                input=values, merge_op="Add", final_op="Id", **self._keys(instance)
-            )
-
-    def _keys(self, instance: int) -> dict[str, Any]:
-        return {
-            "group_size": self.size,
-            "group_key": 1,
-            "instance_key": instance,
-            "ordering_token": [],
-            "communication_hint": "auto",
-        }

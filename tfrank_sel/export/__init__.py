@@ -1,25 +1,49 @@
-"""Export of models as SavedModels for TensorFlow Serving, and their release to servers."""
+"""Export of models as SavedModels for TensorFlow Serving, and their release to servers.
+
+Names are imported at their first use: a release needs no TensorFlow.
+"""
+
+from typing import TYPE_CHECKING
 
 from tfrank_sel import lazy
-from tfrank_sel.export.engines import search_engine as search_engine
-from tfrank_sel.export.onnx_format import onnx as onnx
-from tfrank_sel.export.recommenders import (
-    factorization as factorization,
-    next_items as next_items,
-)
-from tfrank_sel.export.releases import (
-    publish as publish,
-    remove_old as remove_old,
-    roll_back as roll_back,
-    versions as versions,
-)
-from tfrank_sel.export.saved_model import check_servable as check_servable
-from tfrank_sel.export.signatures import (
-    PADDING_SCORE as PADDING_SCORE,
-    dense_inputs as dense_inputs,
-    export as export,
-)
+
+if TYPE_CHECKING:
+    from tfrank_sel.export.engines import search_engine as search_engine
+    from tfrank_sel.export.onnx_format import onnx as onnx
+    from tfrank_sel.export.recommenders import (
+        factorization as factorization,
+        next_items as next_items,
+    )
+    from tfrank_sel.export.releases import (
+        publish as publish,
+        remove_old as remove_old,
+        roll_back as roll_back,
+        versions as versions,
+    )
+    from tfrank_sel.export.saved_model import check_servable as check_servable
+    from tfrank_sel.export.signatures import (
+        PADDING_SCORE as PADDING_SCORE,
+        dense_inputs as dense_inputs,
+        export as export,
+    )
+
+_NAMES = {
+    "PADDING_SCORE": "signatures",
+    "check_servable": "saved_model",
+    "dense_inputs": "signatures",
+    "export": "signatures",
+    "factorization": "recommenders",
+    "next_items": "recommenders",
+    "onnx": "onnx_format",
+    "publish": "releases",
+    "remove_old": "releases",
+    "roll_back": "releases",
+    "search_engine": "engines",
+    "versions": "releases",
+}
+
+__getattr__ = lazy.imports(__name__, {*_NAMES.values()}, _NAMES)
 
 
 def __dir__() -> list[str]:
-    return lazy.names(globals())
+    return sorted(_NAMES)

@@ -9,17 +9,15 @@ import os
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, Protocol, TypeVar, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrank_sel.metrics.base import ListwiseMetric
-from tfrank_sel.metrics.evaluator import Evaluator
-from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
-from tfrank_sel.metrics.ranked import ERR, RBP
-from tfrank_sel.metrics.ties import REVERSED
 from tfrank_sel.refusals import received, refusal
+
+if TYPE_CHECKING:
+    from tfrank_sel.metrics.base import ListwiseMetric
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -73,7 +71,7 @@ def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
     return _read(path, "query Q0 document rank score tag", 4, _finite, "retrieves")
 
 
-def measures(names: Sequence[str], relevance_level: float = 1.0) -> list[ListwiseMetric]:
+def measures(names: Sequence[str], relevance_level: float = 1.0) -> list["ListwiseMetric"]:
     """Makes metrics from their names in trec_eval.
 
     Args:
@@ -100,7 +98,7 @@ def measures(names: Sequence[str], relevance_level: float = 1.0) -> list[Listwis
 
 
 def evaluate(
-    qrels: Qrels, run: Run, metrics: Sequence[ListwiseMetric], complete: bool = False
+    qrels: Qrels, run: Run, metrics: Sequence["ListwiseMetric"], complete: bool = False
 ) -> dict[str, dict[str, float]]:
     """Evaluates a run, query by query.
 
@@ -128,7 +126,7 @@ def evaluate(
 
 
 def list_values(
-    qrels: Qrels, run: Run, metrics: Sequence[ListwiseMetric], queries: Sequence[str]
+    qrels: Qrels, run: Run, metrics: Sequence["ListwiseMetric"], queries: Sequence[str]
 ) -> dict[str, Array]:
     """Computes the values and the weights of queries, `[2, queries]`, by metric.
 
@@ -138,6 +136,8 @@ def list_values(
         metrics: The metrics.
         queries: Queries of `qrels`.
     """
+    from tfrank_sel.metrics.evaluator import Evaluator
+
     results = {metric.name: np.zeros([2, len(queries)]) for metric in metrics}
     # the other measures treat documents without judgements as irrelevant
     for judged_only in (False, True):
@@ -151,12 +151,16 @@ def list_values(
     return results
 
 
-def takes_judged_only(metric: ListwiseMetric) -> bool:
+def takes_judged_only(metric: "ListwiseMetric") -> bool:
     """Whether a metric ignores documents without judgements."""
     return metric.name == "bpref"
 
 
-def _measures(name: str, relevance_level: float) -> list[ListwiseMetric]:
+def _measures(name: str, relevance_level: float) -> list["ListwiseMetric"]:
+    from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
+    from tfrank_sel.metrics.ranked import ERR, RBP
+    from tfrank_sel.metrics.ties import REVERSED
+
     family, dot, argument = name.partition(".")
     options: dict[str, Any] = {"ties": REVERSED, "dtype": "float64"}
     if family == "RBP":

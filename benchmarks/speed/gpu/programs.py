@@ -11,7 +11,7 @@ from benchmarks.speed.gpu import cases
 from benchmarks.speed.gpu.cases import RATE, TOP_K, Case, Input
 from benchmarks.speed.topk_competitors import with_gradient
 from tfrank_sel import links, losses, models
-from tfrank_sel.models.als import solver
+from tfrank_sel.models.als import batched
 from tfrank_sel.models.als.rows import GainRows, Shared
 
 # with its peer
@@ -94,7 +94,7 @@ def of_factorisation(rows: int, positives: int, width: int) -> Program:
         # constants, since XLA must know how long the longest row is
         of_rows = GainRows(tf.constant(indptr), *arguments[:6])
         shared = Shared(*arguments[6:], curvature=(0.1, 0.0), slope=(1.0, 0.0))
-        return solver._solved.python_function(of_rows, shared, tf.constant(batch))
+        return batched._solved.python_function(of_rows, shared, tf.constant(batch))
 
     inputs = [
         Input([rows * positives], "int32", 0, columns),  # the columns of the positives

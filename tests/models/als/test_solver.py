@@ -3,7 +3,7 @@ import pytest
 
 from tests.models.als import problems
 from tests.models.als.problems import Problem
-from tfrank_sel.models.als import RG2, RGCross, WeightedSquare, solver
+from tfrank_sel.models.als import RG2, RGCross, WeightedSquare, batched
 
 OBJECTIVES = [
     RG2(alpha=0.0),
@@ -89,7 +89,7 @@ def test_rows_of_any_length_are_solved_at_many_factors():
 
 @every_objective
 def test_batches_of_tensorflow_find_the_same_factors(objective, monkeypatch):
-    monkeypatch.setattr(solver, "_BATCH_VALUES", 5000)  # so that there are several
+    monkeypatch.setattr(batched, "_BATCH_VALUES", 5000)  # so that there are several
     for dtype, within, width in (
         ("float64", 1e-10, 20),
         ("float64", 1e-10, 9),

@@ -1,6 +1,9 @@
 """Factorisation by alternating least squares in compiled loops; requires the extra `als`."""
 
 import importlib.util
+from typing import TYPE_CHECKING
+
+from tfrank_sel import lazy
 
 _NEEDED = ("llvmlite", "numba", "rich", "scipy", "threadpoolctl")
 _missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
@@ -9,11 +12,13 @@ if _missing:
         f"`tfrank_sel.models.als` needs {', '.join(_missing)}: pip install 'tfrank_sel[als]'"
     )
 
-from tfrank_sel.distribution import CollectiveGroup  # noqa: E402
 from tfrank_sel.models.als.factorizer import RGFactorizer  # noqa: E402
 from tfrank_sel.models.als.objectives import RG2, Objective, RGCross, WeightedSquare  # noqa: E402
-from tfrank_sel.models.als.towers import fit_towers  # noqa: E402
 from tfrank_sel.models.als.tuning import tune  # noqa: E402
+
+if TYPE_CHECKING:
+    from tfrank_sel.distribution import CollectiveGroup
+    from tfrank_sel.models.als.towers import fit_towers
 
 __all__ = [
     "RG2",
@@ -25,3 +30,12 @@ __all__ = [
     "fit_towers",
     "tune",
 ]
+
+# these need TensorFlow
+__getattr__ = lazy.imports(
+    __name__, (), {"CollectiveGroup": "..distribution", "fit_towers": "towers"}
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,12 +24,12 @@ from tfrank_sel.models.als.objectives import (
 )
 from tfrank_sel.models.als.retrieval import Explanation, explained
 from tfrank_sel.models.als.solver import Solver
-from tfrank_sel.models.scorers import TwoTower
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
 if TYPE_CHECKING:
     from tfrank_sel.models.als.nearest import ItemIndex
+    from tfrank_sel.models.scorers import TwoTower
 
 Array: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = str | os.PathLike[str]
@@ -353,8 +353,10 @@ class RGFactorizer(Configurable):
         explanation = explained(item, row, self.objective, factors, weights, ridge / weight)
         return explanation._replace(items=ids.named(explanation.items, self.item_ids_))
 
-    def to_keras(self) -> TwoTower:
+    def to_keras(self) -> "TwoTower":
         """Returns a Keras model with these embeddings."""
+        from tfrank_sel.models.scorers import TwoTower
+
         model = TwoTower(len(self.user_factors_), len(self.item_factors_), self.num_factors)
         model.build()
         model.set_weights([self.user_factors_, self.item_factors_])

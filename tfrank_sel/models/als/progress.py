@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 import rich.progress
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.models.als import retrieval
@@ -44,6 +43,9 @@ class Reporter:
     def __enter__(self) -> Self:
         self._open.enter_context(self._bar)
         if self._log_dir is not None:
+            import tensorflow as tf
+
+            self._log = tf.summary.scalar
             writer = tf.summary.create_file_writer(os.fspath(self._log_dir))
             self._open.enter_context(writer.as_default())
             self._open.callback(writer.close)
@@ -62,7 +64,7 @@ class Reporter:
         self._bar.update(self._task, completed=(sweep + 1) * self._rows, values=shown)
         if self._log_dir is not None:
             for name, value in values.items():
-                tf.summary.scalar(name, value, step=sweep)
+                self._log(name, value, step=sweep)
 
 
 def judged(

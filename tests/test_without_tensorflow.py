@@ -1,0 +1,130 @@
+"""What touches no model runs where TensorFlow cannot be imported; all in one process."""
+
+import contextlib
+import importlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tfrank_sel.launch import COMMANDS
+
+for extra in ("libcst", "numba", "pyarrow", "tensorflow_serving", "typer"):
+    pytest.importorskip(extra)
+
+ROOT = pathlib.Path(__file__).parents[1]
+NEEDED = "This needs TensorFlow and Keras: pip install tensorflow keras"
+
+
+class Without:
+    """A finder of modules, by which these packages are not installed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.partition(".")[0] in ("keras", "tensorflow"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+
+
+def ran(command: str) -> tuple[int, str]:
+    """The status of a command, and what it printed."""
+    sys.argv = command.split()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            importlib.import_module(f"{COMMANDS[sys.argv[0]]}.__main__").main()
+            status = 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+    return status, out.getvalue()
+
+
+def prepared() -> None:
+    pathlib.Path("saved").mkdir()
+    pathlib.Path("saved/saved_model.pb").touch()
+    pathlib.Path("run.txt").write_text("q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\n")
+    pathlib.Path("qrels.txt").write_text("q 0 a 1\n")
+    pathlib.Path("code.py").write_text("import tensorflow_ranking as tfr\n")
+    rows = ["q,a,1,1", "q,b,2,0", "q,b,1,0", "q,a,2,1"] * 9
+    pathlib.Path("log.csv").write_text("\n".join(["query,item,position,click", *rows]))
+
+
+SERVING = "tfrank-sel-serving {} --folder models"
+RIGHT = [
+    SERVING.format("publish saved"),
+    SERVING.format("publish saved") + " --canary",
+    SERVING.format("promote"),
+    SERVING.format("roll-back"),
+    SERVING.format("remove-old --keep 1"),
+    "tfrank-sel-clicks correct log.csv --output labels.parquet",
+    "tfrank-sel-metrics --help",
+    "tfrank-sel-metrics fuse run.txt run.txt",
+    "tfrank-sel-migrate code.py",
+    "tfrank-sel-pipelines --help",
+]
+
+MODELS = [("", "losses"), ("", "Ranker"), (".models", "Scorer"), (".data", "batches")]
+
+
+def factorised() -> list[int]:
+    """The shape of recommendations of a factorisation that was saved and loaded."""
+    from scipy import sparse
+
+    from tfrank_sel.models import als
+
+    model = als.RGFactorizer(als.RGCross(), num_factors=4, sweeps=2, regularization=0.5)
+    model.fit(sparse.random(20, 10, 0.3, format="csr", random_state=0)).save("factors")
+    items, _ = als.RGFactorizer.load("factors").recommend([0, 1], 3)
+    return list(items.shape)
+
+
+def refused() -> Iterator[str]:
+    for package, name in (
+        ("", "losses"),
+        ("", "Ranker"),
+        (".models", "Scorer"),
+        (".data", "batches"),
+    ):
+        try:
+            getattr(importlib.import_module(f"tfrank_sel{package}"), name)
+        except ImportError as error:
+            yield str(error)
+
+
+def probe() -> None:
+    sys.meta_path.insert(0, Without())
+    prepared()
+    told = {command: ran(command) for command in RIGHT}
+    shape = factorised()
+    imported = sorted(sys.modules.keys() & {"keras", "tensorflow"})
+    wrong = ran("tfrank-sel-metrics evaluate --qrels qrels.txt --run run.txt")
+    print(json.dumps([told, shape, imported, wrong, [*refused()]]))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    call = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests import {{}} as t; t.probe()"
+    done = subprocess.run(
+        [sys.executable, "-c", call.format(pathlib.Path(__file__).stem)],
+        cwd=tmp_path_factory.mktemp("without"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_commands_and_the_factorisation_import_no_tensorflow(results: Any) -> None:
+    told, shape, imported, *_ = results
+    assert {command: text for command, (status, text) in told.items() if status} == {}
+    assert shape == [2, 3]
+    assert imported == []
+
+
+def test_what_needs_tensorflow_says_what_to_install(results: Any) -> None:
+    *_, (status, text), errors = results
+    assert (status, text.strip()) == (2, NEEDED)
+    assert errors == [f"tfrank_sel{package}.{name}: {NEEDED}" for package, name in MODELS]
