@@ -132,7 +132,7 @@ def search_engine(
     if len(set(features)) != len(features) or len(features) != model.num_features:
         raise refusal(f"`features` must be {model.num_features} different names", list(features))
     forest = model.forest() if missing is None else _with_missing(model.forest(), missing)
-    ways = _ways(engine, version)
+    ways = ways_of(engine, version)
     if engine == "elasticsearch" and not isinstance(features, Mapping):
         raise refusal(
             "`features` must map each name to the query whose score is the feature, since "
@@ -151,8 +151,8 @@ def search_engine(
         written.write_text(json.dumps(body, allow_nan=False))
 
 
-def _ways(engine: str, version: str | None) -> set[Absent]:
-    """The ways of a version with absent features; without one, those of all versions that rank."""
+def ways_of(engine: str, version: str | None) -> set[Absent]:
+    """The ways of a version with absent features; without one, of all versions that rank."""
     if version is None:
         return {row.absent for row in VERSIONS[engine]} - {Absent.IS_REFUSED}
     numbers = re.match(r"\d+(\.\d+)*", version)

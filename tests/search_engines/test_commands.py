@@ -1,0 +1,327 @@
+"""`tfrank-sel-engine`: from judgments to a model in an engine that scores as the model does."""
+
+import json
+import math
+
+import lightgbm
+import numpy as np
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+from tests.search_engines import fake
+from tfrank_sel import export, models
+from tfrank_sel.data.schema import Schema
+from tfrank_sel.engines.__main__ import app
+from tfrank_sel.features import Category, Number, Vector
+
+WORDS = ["red", "blue", "shoe", "shirt", 'a "b"', "\\n{x"]
+FIELDS = ["--text", "title", "--text", "body", "--number", "price", "--number", "age"]
+QUERIES = [f"{x} {y}" for x in WORDS for y in WORDS if x < y]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(x) for x in arguments])
+
+
+def told(*arguments):
+    done = invoke(*arguments)
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    return done.stdout
+
+
+def refused(*arguments):
+    done = invoke(*arguments)
+    assert (done.exit_code, type(done.exception)) == (2, SystemExit), done.output
+    [line] = done.stderr.strip().splitlines()
+    return line
+
+
+@pytest.fixture(scope="module")
+def documents():
+    random = np.random.default_rng(0)
+    made = {}
+    for number in range(60):
+        document = {x: " ".join(random.choice(WORDS, 3)) for x in ("title", "body")}
+        document |= {x: float(random.gamma(2.0)) for x in ("price", "age") if random.random() < 0.6}
+        made[f"d,{number}"] = document
+    return made
+
+
+@pytest.fixture
+def book(tmp_path, documents):
+    """A book of Quepid: two judges, and a document that the index has not."""
+    random = np.random.default_rng(1)
+    lines = ["query,docid,Ann,Ben"]
+    for query in QUERIES:
+        quoted = query.replace('"', '""')
+        for identifier in random.choice(list(documents), 12, replace=False):
+            matches = sum(word in documents[identifier]["title"] for word in query.split())
+            grade = matches + (documents[identifier].get("price", 0.0) > 2.0)
+            lines.append(
+                f'"{quoted}","{identifier}",{grade},{grade if random.random() < 0.3 else ""}'
+            )
+    (tmp_path / "book.csv").write_text("\n".join([*lines, "red shoe,gone,1,"]) + "\n")
+    return tmp_path / "book.csv"
+
+
+ENGINES = {
+    # the engine, its version, its value of an absent feature, and that in training
+    "opensearch 3.8": ("opensearch", "3.8", math.nan, math.nan),
+    "opensearch 2.19": ("opensearch", "2.19", 0.0, 0.0),
+    "elasticsearch": ("elasticsearch", "8.17", math.nan, math.nan),
+}
+
+
+@pytest.mark.parametrize("case", ENGINES)
+def test_judgments_become_a_model_that_the_engine_scores_alike(tmp_path, documents, book, case):
+    engine, version, absent, missing = ENGINES[case]
+    index = fake.Index(documents, absent)
+    url = fake.served(index)
+    of = ["--engine", engine, "--url", url]
+    files = {x: tmp_path / x for x in ("j.parquet", "f.json", "t.parquet", "m.txt", "r.json")}
+    judged, features, table, trees, file = files.values()
+    told("judgments", book, "--output", judged)
+    told("features", "--output", features, "--engine", engine, *FIELDS)
+    if engine == "elasticsearch":
+        names = features
+    else:
+        names = "shop.1"
+        told("push", features, *of, "--features", names)
+    collected = ["collect", judged, *of, "--features", names, "--missing", missing]
+    line = told(*collected, "--output", table, "--page", 5)
+    assert f"{12 * len(QUERIES)} documents with 4 features" in line
+    assert "left out: 1 documents" in line
+    rows = parquet.read_table(table).to_pandas()
+    own = ["title", "body", "price", "age"]
+    assert list(rows.columns) == ["query_id", "doc_id", "relevance", *own]
+    lacks = [("price" not in documents[x]) for x in rows["doc_id"]]
+    found = rows["price"].isna() if math.isnan(missing) else rows["price"] == 0.0
+    assert found.tolist() == lacks
+
+    sizes = rows.groupby("query_id", sort=False).size()
+    data = lightgbm.Dataset(rows[own], rows["relevance"].astype(int), group=sizes)
+    options = {"objective": "lambdarank", "num_leaves": 5, "verbose": -1, "min_data_in_leaf": 5}
+    booster = lightgbm.train(options, data, 8)
+    booster.save_model(trees)
+    queries = json.loads(features.read_text()) if engine == "elasticsearch" else own
+    boosted = models.BoostedTrees.from_lightgbm(booster)
+    export.search_engine(boosted, file, engine, queries, version=version, missing=missing)
+    stored = [*of, "--features", "shop.1", "--name", "ranker"]
+    body = json.loads(told("push", file, *stored, "--window", 50))
+    assert body["rescore"]["window_size"] == 50
+    assert '"ranker-1"' in json.dumps(body)
+    assert '"ranker-2"' in told("push", file, *stored)
+
+    compared = ["verify", table, *of, "--missing", missing, "--name"]
+    assert "rank correlation 1.0000" in told(*compared, "ranker-2", "--model", trees)
+    boosted.save(tmp_path / "m.keras")
+    assert "correlation 1.0000" in told(*compared, "ranker-2", "--model", tmp_path / "m.keras")
+    lightgbm.train(options, data, 7).save_model(tmp_path / "other.txt")
+    line = refused(*compared, "ranker-1", "--model", tmp_path / "other.txt")
+    assert line.startswith(f"ranker-1 must score as {tmp_path / 'other.txt'}: rank correlation 1")
+    assert "No known trained model" in refused(*compared, "x", "--model", trees) or (
+        "404, Unknown model [x]" in refused(*compared, "x", "--model", trees)
+    )
+
+
+def test_an_engine_that_takes_absent_features_otherwise_is_not_equal(tmp_path, documents, book):
+    """A model for 3.8 in 2.19, where an absent feature is 0."""
+    url = fake.served(fake.Index(documents, absent=0.0))
+    of = ["--engine", "opensearch", "--url", url]
+    told("judgments", book, "--output", tmp_path / "j.parquet")
+    told("features", "--output", tmp_path / "f.json", "--engine", "opensearch", *FIELDS)
+    told("push", tmp_path / "f.json", *of)
+    told(
+        "collect", tmp_path / "j.parquet", *of, "--features", "features", "--output", tmp_path / "t"
+    )
+    rows = parquet.read_table(tmp_path / "t").to_pandas()
+    x, y = rows[["title", "body", "price", "age"]], ~(rows["price"] < 2.0)
+    booster = lightgbm.train({"verbose": -1, "num_leaves": 4}, lightgbm.Dataset(x, y), 3)
+    booster.save_model(tmp_path / "m.txt")
+    boosted = models.BoostedTrees.from_lightgbm(booster)
+    file = tmp_path / "r.json"
+    export.search_engine(boosted, file, "opensearch", list(x.columns), version="3.8")
+    told("push", file, *of)
+    asked = ["verify", tmp_path / "t", "--format", "parquet", *of, "--name", "ranker-1"]
+    assert "ranker-1 must score as" in refused(*asked, "--model", tmp_path / "m.txt")
+
+
+def of_json(**content):
+    return json.dumps(content)
+
+
+WORKBENCH = of_json(
+    name="j",
+    judgmentRatings=[
+        {"query": "red", "ratings": [{"docId": "1", "rating": "1.0"}]},
+        {
+            "query": "blue",
+            "ratings": [{"docId": "1", "rating": 0.5}, {"docId": "2", "rating": "0"}],
+        },
+    ],
+)
+RATED = [("red", "1", 1.0), ("blue", "1", 0.5), ("blue", "2", 0.0)]
+JUDGED = {
+    "workbench.json": (WORKBENCH, RATED),
+    "answer.json": (of_json(hits={"hits": [{"_source": json.loads(WORKBENCH)}]}), RATED),
+    "book.json": (
+        of_json(
+            query_doc_pairs=[
+                {
+                    "query_text": "red",
+                    "doc_id": "007",
+                    "judgements": [
+                        {"rating": 3.0, "unrateable": False, "user_email": "a@b.c"},
+                        {"rating": 2.0, "unrateable": False},
+                        {"rating": None, "judge_later": True},
+                        {"rating": 0.0, "unrateable": True},
+                    ],
+                },
+                {"query_text": "red", "doc_id": "8", "judgements": []},
+            ]
+        ),
+        [("red", "007", 2.5)],
+    ),
+    "case.json": (of_json(queries=[{"query": "red", "ratings": {"8": 2}}]), [("red", "8", 2.0)]),
+    "case.csv": (
+        "query,docid,rating\n -red,007,2\nblue,,\nred,1e5,0\n",
+        [("-red", "007", 2.0), ("red", "1e5", 0.0)],
+    ),
+    "qrels": ("1 0 a 2\n1 0 b -1\n2 0 a 0\n", [("1", "a", 2.0), ("2", "a", 0.0)]),
+}
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_judgments_of_each_tool_are_one_table(tmp_path, name):
+    content, expected = JUDGED[name]
+    (tmp_path / name).write_text(content)
+    told("judgments", tmp_path / name, "--output", tmp_path / "j.parquet")
+    table = parquet.read_table(tmp_path / "j.parquet")
+    assert table.column_names == ["query_id", "doc_id", "relevance"]
+    assert [tuple(x.values()) for x in table.to_pylist()] == expected
+
+
+def test_books_of_several_judges_tell_how_they_agree(tmp_path):
+    (tmp_path / "a.csv").write_text("query,docid,A,B\nq,1,3,2\nq,2,1,1\nq,3,,1\nq,4,0,\n")
+    line = told("judgments", tmp_path / "a.csv", "--output", tmp_path / "j.parquet")
+    # of the ratings 3, 2, 1, 1: 1 - (1 / 4) / (2 * 11 / 12)
+    assert "4 documents of 1 queries" in line
+    assert "2 judged more than once (Krippendorff's alpha 0.73)" in line
+
+
+def test_features_of_a_schema_are_those_that_an_engine_computes(tmp_path):
+    types = {"price": Number(), "brand": Category(), "image": Vector(size=2)}
+    Schema(types | {"hour": Number(of="query")}).write(tmp_path / "schema.json")
+    given = ["--schema", tmp_path / "schema.json", "--text", "title"]
+    lines = told("features", "--output", tmp_path / "f.json", "--engine", "opensearch", *given)
+    assert "2 match scores and 1 numbers" in lines
+    assert "left out: image: no score and no number of a document: vector" in lines
+    assert "left out: hour: a value of the query" in lines
+    [*named] = json.loads((tmp_path / "f.json").read_text())["featureset"]["features"]
+    assert [(x["name"], x["params"]) for x in named] == [
+        ("brand", ["query"]),
+        ("title", ["query"]),
+        ("price", []),
+    ]
+
+
+@pytest.mark.parametrize(("version", "params"), [("8.11", {}), ("9.7", {"defaultValue": "NaN"})])
+def test_features_of_solr_keep_absent_values_where_it_can(tmp_path, version, params):
+    given = ["--engine", "solr", "--text", "title", "--number", "price", "--version", version]
+    told("features", "--output", tmp_path / "f.json", "--set-name", "s", *given)
+    title, price = json.loads((tmp_path / "f.json").read_text())
+    package = "org.apache.solr.ltr.feature"
+    query = {"q": "{!edismax qf=title}${query}"}
+    assert title == {
+        "name": "title",
+        "class": f"{package}.SolrFeature",
+        "store": "s",
+        "params": query | params,
+    }
+    assert price["params"] == {"field": "price"} | params
+
+
+REFUSALS = [
+    (["features", "--output", "{new}", "--engine", "solr"], "`--text` or `--number` must name a"),
+    (["features", "--output", "{new}", "--engine", "solr", "--text", "a,b"], "'a,b'"),
+    (["features", "--output", "{new}", "--engine", "solr", "--text", "a", "--number", "a"], "once"),
+    (
+        ["judgments", "{table}", "--output", "{new}"],
+        "Expected `query iteration document relevance`",
+    ),
+    (
+        ["judgments", "{other}", "--output", "{new}"],
+        "expected judgments of Quepid or the Search Rel",
+    ),
+    (["judgments", "{csv}", "--output", "{new}"], "csv, row 1: a rating must be a number of 0 or"),
+    (
+        ["collect", "{table}", "--output", "{new}", *["--features", "x"]],
+        "404, Unknown featureset [x]",
+    ),
+    (["collect", "{table}", "--output", "{new}", *["--features", "x y"]], "name a set of features"),
+    (["collect", "{table}", "--output", "{table}", "--features", "s"], "must not exist"),
+    (["collect", "{table}", "--output", "{new}", "--features", "s", "--label", "title"], "'title'"),
+    (["collect", "{gone}", "--output", "{new}", "--features", "s"], "e.g. not '9'"),
+    (
+        ["collect", "{clash}", "--output", "{new}", "--features", "s", "--label", "title"],
+        "named as a",
+    ),
+    (
+        ["collect", "{table}", "--output", "{new}", "--features", "s", "--parameter", "q"],
+        "['query']",
+    ),
+    (["push", "{other}"], "expected the engine's file of `features` or of `export.search_engine`"),
+    (["push", "{model}", "--name", "A"], "`--name` must be of a-z"),
+    (["push", "{model}", "--features", "none"], "404, Stored feature set [none] not found"),
+    (["push", "{features}", "--features", "s"], "409, [featureset-s]: version conflict"),
+    (["push", "{new}"], "No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSALS, ids=lambda x: str(x)[:30])
+def test_what_does_not_fit_is_one_line_and_leaves_no_file(tmp_path, arguments, message):
+    url = fake.served(fake.Index({"1": {"title": "red"}}))
+    features = tmp_path / "features.json"
+    told("features", "--output", features, "--engine", "opensearch", "--text", "title")
+    told("push", features, "--engine", "opensearch", "--url", url, "--features", "s")
+    files = {
+        "table.jsonl": {"query_id": "red", "doc_id": "1", "relevance": 1},
+        "gone.jsonl": {"query_id": "red", "doc_id": "9", "relevance": 1},
+        "clash.jsonl": {"query_id": "red", "doc_id": "1", "title": 1},
+        "other.json": {"no": "file of ours"},
+        "model.json": {"model": {"name": "m", "model": {"type": "t", "definition": ""}}},
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content) + "\n")
+    (tmp_path / "csv.csv").write_text("query,docid,rating\nred,1,-1\n")
+    places = {path.stem: path for path in tmp_path.iterdir()} | {"new": tmp_path / "new"}
+    there = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    of = (
+        []
+        if arguments[0] in ("features", "judgments")
+        else ["--engine", "opensearch", "--url", url]
+    )
+    assert message in refused(*(x.format(**places) for x in arguments), *of)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == there
+
+
+def test_an_engine_that_is_away_or_no_index_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "t.jsonl").write_text('{"query_id": "red", "doc_id": "1", "relevance": 1}\n')
+    url = fake.served(fake.Index({}))
+    asked = ["collect", tmp_path / "t.jsonl", "--output", tmp_path / "new", "--features", "s"]
+    asked += ["--engine", "opensearch", "--url"]
+    assert "`--url` must be that of an index" in refused(*asked, url.removesuffix("/items"))
+    assert "no handler found" in refused(*asked, url.removesuffix("items") + "other")
+    assert "expected an engine that answers with JSON" in refused(
+        *asked, "http://127.0.0.1:1/items"
+    )
+
+
+def test_a_request_is_authorized_by_the_environment(tmp_path, monkeypatch):
+    index = fake.Index({})
+    url = fake.served(index)
+    monkeypatch.setenv("TFRANK_SEL_ENGINE_AUTHORIZATION", "ApiKey abc")
+    told("features", "--output", tmp_path / "f.json", "--engine", "o19s", "--text", "title")
+    told("push", tmp_path / "f.json", "--engine", "o19s", "--url", url)
+    assert {headers["Authorization"] for _, _, headers in index.requests} == {"ApiKey abc"}

@@ -1,0 +1,283 @@
+"""The command line: `tfrank-sel-engine`, or `python -m tfrank_sel.engines`."""
+
+import enum
+import json
+import math
+import pathlib
+import sys
+from typing import Annotated, Any
+
+try:
+    import typer
+    from pyarrow import parquet
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"tfrank-sel-engine needs {error.name}: pip install 'tfrank_sel[engine]'"
+    ) from error
+
+from tfrank_sel import kept
+from tfrank_sel.commandline import Application, Version
+from tfrank_sel.data import stores
+from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.engines import judgments as judged_by, logged
+from tfrank_sel.engines.elastic import Elasticsearch
+from tfrank_sel.engines.engine import Engine, Fields
+from tfrank_sel.engines.plugin import Plugin
+from tfrank_sel.engines.solr import Solr
+from tfrank_sel.features import Bool, Category, Feature, Hash, Number
+from tfrank_sel.locks import created
+from tfrank_sel.refusals import refusal
+
+
+class Name(enum.StrEnum):
+    """Name of an engine, as in `export.search_engine`."""
+
+    OPENSEARCH = "opensearch"
+    O19S = "o19s"
+    ELASTICSEARCH = "elasticsearch"
+    SOLR = "solr"
+
+
+ENGINES: dict[Name, type[Engine]] = {
+    Name.OPENSEARCH: Plugin,
+    Name.O19S: Plugin,
+    Name.ELASTICSEARCH: Elasticsearch,
+    Name.SOLR: Solr,
+}
+Of = Annotated[Name, typer.Option("--engine", help="The engine.")]
+Url = Annotated[
+    str,
+    typer.Option(help="URL of the index, the core or the collection: http://localhost:9200/items."),
+]
+Set = Annotated[
+    str,
+    typer.Option(
+        help="Name of the set of features in the engine; for Elasticsearch, the file of `features`."
+    ),
+]
+Parameter = Annotated[
+    str, typer.Option(help="Name of the text of the query in the templates of features.")
+]
+Tables = Annotated[
+    list[str],
+    typer.Argument(help="Table of queries and documents: Parquet, Arrow, CSV, TSV or JSON lines."),
+]
+Query = Annotated[str, typer.Option(help="Column of the text of the query.")]
+Document = Annotated[str, typer.Option(help="Column of the identifier of the document.")]
+Missing = Annotated[
+    float, typer.Option(help="Value of a feature that a document lacks, as in training.")
+]
+Page = Annotated[int, typer.Option(min=1, max=10_000, help="Documents of a request.")]
+Format = Annotated[
+    str | None,
+    typer.Option(help="Format of the files, such as tsv; inferred from their names if unset."),
+]
+
+app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _commands(version: Version = False) -> None:
+    """Log features in a search engine, add a model to it, and check that it scores as the model.
+
+    TFRANK_SEL_ENGINE_AUTHORIZATION is the value of the header Authorization, if it is set.
+    """
+
+
+@app.command()
+def features(
+    output: Annotated[pathlib.Path, typer.Option(help="JSON file to write.")],
+    engine: Of,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="Field whose match with the query is a feature; may be repeated."),
+    ] = None,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(help="Field whose value, of 0 or more, is a feature; may be repeated."),
+    ] = None,
+    schema: Annotated[
+        pathlib.Path | None,
+        typer.Option(help="File of a Schema, such as that of a run, whose features are fields."),
+    ] = None,
+    parameter: Parameter = "query",
+    set_name: Annotated[str, typer.Option(help="Name of the set of features.")] = "features",
+    version: Annotated[
+        str | None,
+        typer.Option(help="Version of Solr: from 9.2 on, absent features are NaN."),
+    ] = None,
+) -> None:
+    """Write the features of fields as the engine computes them: match scores and numbers."""
+    given = Schema.read(schema).features if schema else {}
+    reasons = {name: _not_computed(feature) for name, feature in given.items()}
+    ours = [name for name, reason in reasons.items() if not reason]
+    numbers = [x for x in ours if isinstance(given[x], Number | Bool)]
+    texts = [x for x in ours if x not in numbers]
+    fields = Fields([*texts, *(text or ())], [*numbers, *(number or ())])
+    fields.check()
+    keeps_absent = version is not None and _keeps_absent(engine, version)
+    made = ENGINES[engine].features(fields, parameter, set_name, keeps_absent=keeps_absent)
+    with created(output) as written:
+        written.write_text(json.dumps(made, indent=2) + "\n")
+    print(f"{len(fields.texts)} match scores and {len(fields.numbers)} numbers in {output}")
+    for name, reason in reasons.items():
+        if reason:
+            print(f"left out: {name}: {reason}")
+
+
+def _not_computed(feature: Feature) -> str:
+    """Why an engine cannot compute a feature; empty if it can."""
+    if feature.of == "query":
+        return "a value of the query, which no document has"
+    if isinstance(feature, Category | Hash) and feature.dtype == "string":
+        return ""
+    if isinstance(feature, Number | Bool):
+        return ""
+    return f"no score and no number of a document: {feature.type}"
+
+
+def _keeps_absent(engine: Name, version: str) -> bool:
+    from tfrank_sel.export.engines import Absent, ways_of  # which imports TensorFlow
+
+    return ways_of(engine, version) == {Absent.GOES_AS_NAMED}
+
+
+@app.command()
+def judgments(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="CSV or JSON of Quepid, JSON of the Search Relevance Workbench, or TREC qrels."
+        ),
+    ],
+    output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write.")],
+) -> None:
+    """Make a table of judgments: the mean rating of each query and document."""
+    read = [x for path in stores.expand(files) for x in judged_by.read(path)]
+    table = judged_by.table(read)
+    with created(output) as written:
+        parquet.write_table(table, written)
+    several = sum(len(x.ratings) > 1 for x in read)
+    alpha = judged_by.agreement(read)
+    agree = "" if math.isnan(alpha) else f" (Krippendorff's alpha {alpha:.2f})"
+    queries = len({x.query for x in read})
+    print(
+        f"{len(read)} documents of {queries} queries in {output}, "
+        f"{several} judged more than once{agree}"
+    )
+
+
+@app.command()
+def collect(
+    table: Tables,
+    output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write.")],
+    engine: Of,
+    url: Url,
+    features: Set,
+    query: Query = Columns.query,
+    doc_id: Document = Columns.doc_id,
+    label: Annotated[str, typer.Option(help="Column of the label.")] = "relevance",
+    parameter: Parameter = "query",
+    missing: Missing = math.nan,
+    page: Page = 100,
+    format: Format = None,
+) -> None:
+    """Make a training table of judgments or corrected clicks, with the features of the engine."""
+    judged = logged.read(stores.expand(table), query, doc_id, label, format)
+    index = ENGINES[engine](url, parameter)
+    with created(output) as written:
+        found = _asked(index, judged, missing, page, features=features)
+        parquet.write_table(logged.table(judged, found), written)
+    absent = int((found.features != found.features).sum()) if math.isnan(missing) else 0
+    print(
+        f"{len(found.rows)} documents with {len(found.names)} features in {output}, "
+        f"{absent / found.features.size:.1%} of the values absent"
+    )
+    _tell_left_out(judged, found)
+
+
+@app.command()
+def push(
+    file: Annotated[
+        pathlib.Path, typer.Argument(help="File of `features` or of `export.search_engine`.")
+    ],
+    engine: Of,
+    url: Url,
+    name: Annotated[
+        str, typer.Option(help="Name of the model, to which the next version is added.")
+    ] = "ranker",
+    features: Annotated[
+        str, typer.Option(help="Name of the set of features in the engine.")
+    ] = "features",
+    parameter: Parameter = "query",
+    window: Annotated[int, typer.Option(min=1, help="Documents that a search ranks again.")] = 100,
+) -> None:
+    """Add features or a model to the engine, and print how to rank with the model."""
+    index = ENGINES[engine](url, parameter)
+    with kept.reading(file, "a JSON file"):
+        body: Any = json.loads(file.read_text(encoding="utf-8"))
+    if pushed := index.push(str(file), body, name, features):
+        print(json.dumps(index.rescore(pushed, window), indent=2))
+    print(f"added {pushed or features} to {index.base}", file=sys.stderr)
+
+
+@app.command()
+def verify(
+    table: Tables,
+    engine: Of,
+    url: Url,
+    name: Annotated[str, typer.Option(help="Name of the model in the engine, as `push` told.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="The trained model: LightGBM (.txt), XGBoost (.json, .ubj) or Keras (.keras)."
+        ),
+    ],
+    query: Query = Columns.query,
+    doc_id: Document = Columns.doc_id,
+    parameter: Parameter = "query",
+    missing: Missing = math.nan,
+    page: Page = 100,
+    format: Format = None,
+) -> None:
+    """Compare the engine's scores with the model's; status 2 if they are not equal."""
+    judged = logged.read(stores.expand(table), query, doc_id, None, format)
+    index = ENGINES[engine](url, parameter)
+    found = _asked(index, judged, missing, page, model=name)
+    ours = logged.scores(model, found.names, found.features)
+    agreement = logged.agreement(judged.queries[found.rows], found.scores, ours)
+    print(
+        f"{len(found.rows)} documents: rank correlation {agreement.correlation:.4f}, "
+        f"largest difference {agreement.difference:.2g}"
+    )
+    _tell_left_out(judged, found)
+    if not agreement.is_equal:
+        raise refusal(
+            f"{name} must score as {model}: rank correlation 1, and a difference of at most "
+            f"{agreement.tolerance:.2g}",
+            f"{agreement.correlation:.6f} and {agreement.difference:.2g}",
+        )
+
+
+def _asked(
+    index: Engine, judged: logged.Judged, missing: float, page: int, **ranker: str
+) -> logged.Found:
+    """Asks for the features of documents, and shows the progress."""
+    count = len(judged.documents)
+    hidden = not sys.stderr.isatty()
+    with typer.progressbar(length=count, file=sys.stderr, hidden=hidden) as bar:
+        return logged.ask(index, judged, missing, page, bar.update, **ranker)
+
+
+def _tell_left_out(judged: logged.Judged, found: logged.Found) -> None:
+    if lacking := len(judged.documents) - len(found.rows):
+        print(f"left out: {lacking} documents that the index has not")
+
+
+def main() -> None:
+    """Runs the command line; what is refused ends it with a message and status 2."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

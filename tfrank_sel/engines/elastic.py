@@ -1,0 +1,96 @@
+"""Elasticsearch's own learning to rank, which has no store of features.
+
+The features are the scores of named queries, as in eland's FeatureLogger (eland 9.0), and the
+rescorer is `learning_to_rank` of Elasticsearch 8.17 (LearningToRankRescorerBuilder). The model is
+that of `PUT _ml/trained_models` (TrainedModelConfig).
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfrank_sel import kept
+from tfrank_sel.engines.connection import quoted
+from tfrank_sel.engines.engine import Engine, Fields, Logged, queries
+from tfrank_sel.refusals import refusal
+
+_DOCUMENTS = "documents_of_query"  # a parameter of the template
+_MOST = 10_000
+
+
+class Elasticsearch(Engine):
+    """An index of Elasticsearch; features are the queries of a file, by name."""
+
+    @classmethod
+    def features(cls, fields: Fields, parameter: str, set_name: str, *, keeps_absent: bool) -> Any:
+        return queries(fields, parameter)
+
+    def search(
+        self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
+    ) -> dict[str, Logged]:
+        by_name = self._of_model(model) if model else _of_file(features)
+        named = [{"bool": {"must": query, "_name": name}} for name, query in by_name.items()]
+        source = {
+            "query": {"bool": {"should": named, "filter": {"ids": {"values": _DOCUMENTS}}}},
+            "size": len(documents),
+            "_source": False,
+        }
+        if model:
+            # the text of the query is a value of the template, as those of the features
+            source |= self._rescored(model, len(documents), f"{{{{{self.parameter}}}}}")
+        template = json.dumps(source)
+        values = f"{{{{#toJson}}}}{_DOCUMENTS}{{{{/toJson}}}}"
+        body = {
+            "source": template.replace(json.dumps(_DOCUMENTS), values),
+            "params": {self.parameter: text, _DOCUMENTS: list(documents)},
+        }
+        path = f"{quoted(self.index)}/_search/template?include_named_queries_score=true"
+        hits = self._send("POST", path, body)["hits"]["hits"]
+        absent = dict.fromkeys(by_name, math.nan)
+        return {
+            hit["_id"]: Logged(
+                absent | {x: float(y) for x, y in hit.get("matched_queries", {}).items()},
+                float(hit["_score"]),
+            )
+            for hit in hits
+        }
+
+    def rescore(self, model: str, window: int) -> Mapping[str, Any]:
+        return self._rescored(model, window, "red shoes")
+
+    def _rescored(self, model: str, window: int, text: str) -> Mapping[str, Any]:
+        ranked = {"model_id": model, "params": {self.parameter: text}}
+        return {"rescore": {"window_size": window, "learning_to_rank": ranked}}
+
+    def _of_model(self, model: str) -> dict[str, Any]:
+        [config] = self._send("GET", f"_ml/trained_models/{quoted(model)}")["trained_model_configs"]
+        extractors = config["inference_config"]["learning_to_rank"]["feature_extractors"]
+        queries_of = [x["query_extractor"] for x in extractors]
+        return {x["feature_name"]: x["query"] for x in queries_of}
+
+    def _are_features(self, body: Any) -> bool:
+        kinds = {"match", "function_score"}
+        return isinstance(body, dict) and all(set(x) & kinds for x in body.values())
+
+    def _is_model(self, body: Any) -> bool:
+        return isinstance(body, dict) and "learning_to_rank" in body.get("inference_config", {})
+
+    def _push_features(self, body: Any, name: str) -> None:
+        raise refusal(
+            "Elasticsearch has no store of features: `export.search_engine` takes them into the "
+            "model, and `collect --features` the file",
+            "a file of features",
+        )
+
+    def _models(self, prefix: str) -> Sequence[str]:
+        path = f"_ml/trained_models/{quoted(prefix)}-*?allow_no_match=true&size={_MOST}"
+        return [x["model_id"] for x in self._send("GET", path)["trained_model_configs"]]
+
+    def _push_model(self, body: Any, name: str, features: str) -> None:
+        self._send("PUT", f"_ml/trained_models/{quoted(name)}", {**body, "description": name})
+
+
+def _of_file(path: str) -> dict[str, Any]:
+    with kept.reading(path, "the file of queries that `features` wrote"):
+        return kept.read_json(path)

@@ -1,0 +1,177 @@
+"""What a search engine does for learning to rank: features, their logs, models and scores."""
+
+import abc
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.engines.connection import send
+from tfrank_sel.refusals import received, refusal
+
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
+_SET = re.compile(r"[A-Za-z0-9_.-]+")
+LOG = "logged"
+
+
+class Fields(NamedTuple):
+    """Fields of documents that become features of the same names.
+
+    Args:
+        texts: Fields whose match with the query is a score.
+        numbers: Fields whose value is the feature.
+    """
+
+    texts: Sequence[str]
+    numbers: Sequence[str]
+
+    def check(self) -> None:
+        """Raises a ValueError if a name cannot be that of a feature in all engines."""
+        names = [*self.texts, *self.numbers]
+        if not names:
+            raise refusal("`--text` or `--number` must name a field", "none")
+        for name in names:
+            if not _FIELD.fullmatch(name):
+                expected = "a field must be named by letters, digits, _ and ., to be a feature"
+                raise refusal(expected, repr(name))
+            if names.count(name) > 1:
+                raise refusal("a field must be named once", repr(name))
+
+
+class Logged(NamedTuple):
+    """What an engine has of a document for a query.
+
+    Args:
+        features: The value of each feature, NaN if the document lacks it.
+        score: The score, that of the model if one was asked for.
+    """
+
+    features: Mapping[str, float]
+    score: float
+
+
+class Engine(abc.ABC):
+    """An index of a search engine.
+
+    Args:
+        url: URL of the index, such as `http://localhost:9200/items`; of Solr, of the core or
+            collection: `http://localhost:8983/solr/items`.
+        parameter: Name of the text of the query in the templates of features.
+
+    Raises:
+        ValueError: If the URL names no index.
+    """
+
+    example: ClassVar[str] = "http://localhost:9200/items"
+
+    def __init__(self, url: str, parameter: str = "query") -> None:
+        base, _, index = url.rstrip("/").rpartition("/")
+        if not re.fullmatch(r"https?://[^/]+.*", base):
+            raise refusal(f"`--url` must be that of an index, such as {self.example}", url)
+        self.base, self.index, self.parameter = base, index, parameter
+        self.place = f"{base}/{index}"
+
+    @classmethod
+    @abc.abstractmethod
+    def features(cls, fields: Fields, parameter: str, set_name: str, *, keeps_absent: bool) -> Any:
+        """Returns the features of fields, in the form that the engine takes.
+
+        Args:
+            fields: The fields.
+            parameter: Name of the text of the query.
+            set_name: Name of the set of features.
+            keeps_absent: Whether the engine can tell an absent feature from 0.
+        """
+
+    @abc.abstractmethod
+    def search(
+        self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
+    ) -> dict[str, Logged]:
+        """Returns the features of documents and their scores, of those that the index has.
+
+        Args:
+            text: The text of the query.
+            documents: Identifiers of documents.
+            features: Where the features are: see `features_help`.
+            model: Name of a model, whose features and scores are asked for instead.
+        """
+
+    def push(self, file: str, body: Any, name: str, features: str) -> str | None:
+        """Adds the features or the model of a file.
+
+        The name of a model gets a version, one more than the last: engines replace no model.
+
+        Args:
+            file: The file, for messages.
+            body: Its content.
+            name: Name of the model without version.
+            features: Name of the set of features.
+
+        Returns:
+            The name of the model with its version; None for features.
+
+        Raises:
+            InputError: If the content is neither, or the engine refuses.
+        """
+        if self._are_features(body):
+            self._push_features(body, self._named(features))
+            return None
+        if not self._is_model(body):
+            expected = "expected the engine's file of `features` or of `export.search_engine`"
+            raise InputError(file, received(expected, f"{json.dumps(body):.60}"))
+        if not _NAME.fullmatch(name):
+            expected = "`--name` must be of a-z, 0-9, _ and -, and begin and end with a-z or 0-9"
+            raise refusal(expected, repr(name))
+        numbers = [re.fullmatch(rf"{name}-(\d+)", x) for x in self._models(name)]
+        versioned = f"{name}-{1 + max((int(x[1]) for x in numbers if x), default=0)}"
+        self._push_model(body, versioned, features)
+        return versioned
+
+    @abc.abstractmethod
+    def rescore(self, model: str, window: int) -> Mapping[str, Any]:
+        """Returns the part of the body of a search that ranks with a model."""
+
+    @abc.abstractmethod
+    def _are_features(self, body: Any) -> bool: ...
+
+    @abc.abstractmethod
+    def _is_model(self, body: Any) -> bool: ...
+
+    @abc.abstractmethod
+    def _push_features(self, body: Any, name: str) -> None: ...
+
+    @abc.abstractmethod
+    def _models(self, prefix: str) -> Sequence[str]:
+        """Names of the engine's models, at least of those with a prefix."""
+
+    @abc.abstractmethod
+    def _push_model(self, body: Any, name: str, features: str) -> None: ...
+
+    def _send(self, method: str, path: str, body: Any = None) -> Any:
+        return send(method, f"{self.base}/{path}", body)
+
+    def _named(self, features: str) -> str:
+        """The name of a set of features, which may stand in URLs and parameters."""
+        if not _SET.fullmatch(features):
+            expected = "`--features` must name a set of features, by letters, digits, _, . and -"
+            raise refusal(expected, repr(features))
+        return features
+
+
+def queries(fields: Fields, parameter: str) -> dict[str, Any]:
+    """Returns queries of OpenSearch and Elasticsearch whose scores are the features of fields."""
+    texts = {x: {"match": {x: f"{{{{{parameter}}}}}"}} for x in fields.texts}
+    numbers = {
+        # a document without the field does not match: an absent feature
+        x: {
+            "function_score": {
+                "query": {"exists": {"field": x}},
+                "field_value_factor": {"field": x},
+                "boost_mode": "replace",
+            }
+        }
+        for x in fields.numbers
+    }
+    return {**texts, **numbers}

@@ -1,0 +1,147 @@
+"""Files of judgments: of Quepid, of OpenSearch's Search Relevance Workbench, and TREC qrels.
+
+Quepid 8.6: the CSV of a book has a column of ratings for each judge (judgements_controller.rb),
+that of a case has `rating` (ratings_controller.rb); the JSON of a book has `query_doc_pairs`
+(_book.json.jbuilder), that of a case `queries` (_query.json.jbuilder). The workbench of OpenSearch
+3.1: `judgmentRatings` (Judgment.java), as it imports them or in the answer to a search.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfrank_sel import kept
+from tfrank_sel.data import formats
+from tfrank_sel.data.formats import arrays
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.metrics.trec import FileError, read_qrels
+from tfrank_sel.refusals import received
+
+_PAIR = ("query", "docid")  # columns of Quepid's CSV
+_FORMULA = tuple(f" {x}" for x in "-=+@")  # Quepid puts a blank before these
+
+
+class Judgment(NamedTuple):
+    """The ratings of a document for a query, by one or several judges.
+
+    Args:
+        query: The query, its text but in qrels.
+        document: The identifier of the document.
+        ratings: The ratings.
+    """
+
+    query: str
+    document: str
+    ratings: tuple[float, ...]
+
+
+def read(path: str) -> list[Judgment]:
+    """Reads a file by its suffix: `.csv` and `.json` as described in this module, others as qrels.
+
+    A document that is listed several times for a query has all of the ratings. Documents without
+    a rating are left out.
+
+    Raises:
+        InputError: If the file is no such file, or has no rating.
+    """
+    if path.endswith(".csv"):
+        entries = _of_csv(path)
+    elif path.endswith(".json"):
+        entries = _of_json(path)
+    else:
+        entries = _of_qrels(path)
+    by_pair: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
+    for query, document, rating in entries:
+        by_pair[query, document].append(rating)
+    if not by_pair:
+        raise InputError(path, received("expected a judgment", "none"))
+    return [Judgment(query, document, tuple(x)) for (query, document), x in by_pair.items()]
+
+
+def agreement(judgments: Iterable[Judgment]) -> float:
+    """Returns Krippendorff's alpha of ratings as intervals: 1 for equal, 0 for random ratings.
+
+    NaN without a document of two ratings, or if all ratings are equal.
+
+    Example:
+        >>> both = [Judgment("q", "a", (1.0, 1.0)), Judgment("q", "b", (3.0, 2.0))]
+        >>> round(agreement(both), 4)
+        0.7273
+    """
+    several = [np.array(x.ratings) for x in judgments if len(x.ratings) > 1]
+    ratings = np.concatenate(several) if several else np.zeros(1)
+    # the sum over pairs of their squared differences, which is 2 n**2 variances
+    observed = sum(len(x) ** 2 * x.var() / (len(x) - 1) for x in several) / len(ratings)
+    expected = ratings.var() * len(ratings) / max(len(ratings) - 1, 1)
+    return float(1.0 - observed / expected) if expected else float("nan")
+
+
+def _of_csv(path: str) -> Iterator[tuple[str, str, float]]:
+    names = formats.names([path])
+    if tuple(names[:2]) != _PAIR:
+        expected = f"expected the columns {', '.join(_PAIR)}, and one of ratings for each judge"
+        raise InputError(path, received(expected, ", ".join(names)))
+    for place, row in formats.dicts([path], names):
+        query, document = (arrays.text(row[name]) for name in _PAIR)
+        for judge in names[2:]:
+            text = arrays.text(row[judge])
+            if query and document and text:
+                query = query[1:] if query.startswith(_FORMULA) else query
+                yield query, document, _number(place, text)
+
+
+def _of_json(path: str) -> Iterator[tuple[str, str, float]]:
+    with kept.reading(path, "judgments of Quepid or the Search Relevance Workbench"):
+        content = kept.read_json(path)
+        yield from _entries(path, content)
+
+
+def _entries(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+    if "query_doc_pairs" in content:
+        for pair in content["query_doc_pairs"]:
+            for x in pair.get("judgements", ()):
+                if x["rating"] is not None and not x.get("unrateable"):
+                    rating = _number(path, x["rating"])
+                    yield str(pair["query_text"]), str(pair["doc_id"]), rating
+    elif "queries" in content:
+        for query in content["queries"]:
+            for document, rating in query["ratings"].items():
+                yield str(query["query"]), str(document), _number(path, rating)
+    elif "hits" in content:
+        for hit in content["hits"]["hits"]:
+            yield from _entries(path, hit["_source"])
+    else:
+        for query in content["judgmentRatings"]:
+            for x in query["ratings"]:
+                yield str(query["query"]), str(x["docId"]), _number(path, x["rating"])
+
+
+def _of_qrels(path: str) -> Iterator[tuple[str, str, float]]:
+    try:
+        for query, documents in read_qrels(path).items():
+            # a negative relevance means no judgement
+            yield from ((query, x, float(y)) for x, y in documents.items() if y >= 0)
+    except FileError as error:
+        raise InputError(path, str(error).removeprefix(f"{path}: ")) from error
+
+
+def _number(place: str, rating: Any) -> float:
+    try:
+        number = float(rating)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not 0.0 <= number < float("inf"):
+        raise InputError(place, received("a rating must be a number of 0 or more", repr(rating)))
+    return number
+
+
+def table(judgments: Sequence[Judgment]) -> Any:
+    """Returns an Arrow table of `query_id`, `doc_id` and `relevance`, the mean of the ratings."""
+    columns = {
+        "query_id": [x.query for x in judgments],
+        "doc_id": [x.document for x in judgments],
+        "relevance": [float(np.mean(x.ratings)) for x in judgments],
+    }
+    return arrays.arrow().table(columns)

@@ -1,0 +1,94 @@
+"""The plugin Learning to Rank of OpenSearch, and that of o19s for Elasticsearch.
+
+Requests and answers are those of these classes of opensearch-learning-to-rank-base at 3.8.0.0,
+which are alike in o19s' plugin 1.5.11: RestFeatureManager and StoredFeatureSet (sets of features),
+RestCreateModelFromSet (models), RestSearchStoreElements and ListStoresAction (names),
+StoredLtrQueryBuilder (`sltr`), LoggingSearchExtBuilder and LoggingFetchSubPhase (`_ltrlog`).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfrank_sel.engines.connection import quoted
+from tfrank_sel.engines.engine import LOG, Engine, Fields, Logged, queries
+
+_DEFAULT_STORE = "_default_"
+_MOST = 10_000  # models that one request lists
+
+
+class Plugin(Engine):
+    """An index of OpenSearch, or of Elasticsearch with o19s' plugin."""
+
+    @classmethod
+    def features(cls, fields: Fields, parameter: str, set_name: str, *, keeps_absent: bool) -> Any:
+        entries = [
+            {
+                "name": name,
+                "params": [parameter] if name in fields.texts else [],
+                "template_language": "mustache",
+                "template": query,
+            }
+            for name, query in queries(fields, parameter).items()
+        ]
+        return {"featureset": {"name": set_name, "features": entries}}
+
+    def search(
+        self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
+    ) -> dict[str, Logged]:
+        ranker = {"model": model} if model else {"featureset": self._named(features)}
+        query = {**ranker, "params": {self.parameter: text}}
+        # as a filter, `sltr` matches all documents
+        body = {
+            "query": {
+                "bool": {
+                    "filter": [
+                        {"terms": {"_id": list(documents)}},
+                        {"sltr": {"_name": LOG, **query}},
+                    ]
+                }
+            },
+            "size": len(documents),
+            "_source": False,
+            "ext": {"ltr_log": {"log_specs": [{"name": LOG, "named_query": LOG}]}},
+        }
+        if model:
+            body |= self._rescored(query, len(documents))
+        hits = self._send("POST", f"{quoted(self.index)}/_search", body)["hits"]["hits"]
+        return {hit["_id"]: Logged(_features(hit), float(hit["_score"])) for hit in hits}
+
+    def rescore(self, model: str, window: int) -> Mapping[str, Any]:
+        return self._rescored({"model": model, "params": {self.parameter: "red shoes"}}, window)
+
+    def _rescored(self, query: Mapping[str, Any], window: int) -> Mapping[str, Any]:
+        weights = {"query_weight": 0, "rescore_query_weight": 1}
+        ranked = {"rescore_query": {"sltr": query}, **weights}
+        return {"rescore": {"window_size": window, "query": ranked}}
+
+    def _are_features(self, body: Any) -> bool:
+        return isinstance(body, dict) and "featureset" in body
+
+    def _is_model(self, body: Any) -> bool:
+        return isinstance(body, dict) and "model" in body
+
+    def _push_features(self, body: Any, name: str) -> None:
+        if _DEFAULT_STORE not in self._send("GET", "_ltr")["stores"]:
+            self._send("PUT", "_ltr")
+        body = {**body, "featureset": {**body["featureset"], "name": name}}
+        self._send("PUT", f"_ltr/_featureset/{name}", body)
+
+    def _models(self, prefix: str) -> Sequence[str]:
+        listed = self._send("GET", f"_ltr/_model?prefix={quoted(prefix)}&size={_MOST}")
+        return [hit["_source"]["name"] for hit in listed["hits"]["hits"]]
+
+    def _push_model(self, body: Any, name: str, features: str) -> None:
+        body = {"model": {**body["model"], "name": name}}
+        self._send("POST", f"_ltr/_featureset/{self._named(features)}/_createmodel", body)
+
+
+def _features(hit: Mapping[str, Any]) -> dict[str, float]:
+    """The features in the log of a hit; one that the document lacks has no value there."""
+    [log] = hit["fields"]["_ltrlog"]
+    # of models that log more
+    entries = [x for x in log[LOG] if x["name"] != "extra_logging"]
+    return {x["name"]: float(x.get("value", math.nan)) for x in entries}

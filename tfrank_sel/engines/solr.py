@@ -1,0 +1,90 @@
+"""Solr's module Learning to Rank.
+
+Requests are those of Solr 8.11 and 9.7: ManagedFeatureStore, ManagedModelStore, LTRQParserPlugin
+and LTRFeatureLoggerTransformerFactory.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.engines.connection import send
+from tfrank_sel.engines.engine import Engine, Fields, Logged
+from tfrank_sel.refusals import received
+
+_CLASS = "org.apache.solr.ltr.feature"
+_SEPARATOR = "\x01"  # of identifiers, which may have commas
+
+
+class Solr(Engine):
+    """A core or collection of Solr."""
+
+    example = "http://localhost:8983/solr/items"
+
+    @classmethod
+    def features(cls, fields: Fields, parameter: str, set_name: str, *, keeps_absent: bool) -> Any:
+        # unlike dismax, edismax takes any text
+        texts = {x: {"q": f"{{!edismax qf={x}}}${{{parameter}}}"} for x in fields.texts}
+        kinds = {name: ("SolrFeature", params) for name, params in texts.items()}
+        kinds |= {x: ("FieldValueFeature", {"field": x}) for x in fields.numbers}
+        absent = {"defaultValue": "NaN"} if keeps_absent else {}
+        return [
+            {"name": x, "class": f"{_CLASS}.{kind}", "store": set_name, "params": params | absent}
+            for x, (kind, params) in kinds.items()
+        ]
+
+    def search(
+        self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
+    ) -> dict[str, Logged]:
+        given = f"efi.{self.parameter}=$text"
+        logged = (
+            "[features format=dense]"
+            if model
+            else (f"[features store={self._named(features)} format=dense {given}]")
+        )
+        form = {
+            "q": f'{{!terms f={self._key} separator="\\u0001" v=$documents}}',
+            "documents": _SEPARATOR.join(documents),
+            "text": text,
+            "fl": f"{self._key},score,log:{logged}",
+            "rows": str(len(documents)),
+            "wt": "json",
+        }
+        if model:
+            form["rq"] = f"{{!ltr model={model} reRankDocs={len(documents)} {given}}}"
+        found = send("POST", f"{self.place}/select", form=form)["response"]["docs"]
+        return {x[self._key]: Logged(self._features(x["log"]), float(x["score"])) for x in found}
+
+    @functools.cached_property
+    def _key(self) -> str:
+        return str(send("GET", f"{self.place}/schema/uniquekey?wt=json")["uniqueKey"])
+
+    def _features(self, log: str) -> dict[str, float]:
+        try:
+            pairs = [part.split("=") for part in log.split(",")]
+            return {name: float(value) for name, value in pairs}
+        except ValueError as error:
+            reason = received("expected a log of features as name=value,name=value", repr(log))
+            raise InputError(self.place, reason) from error
+
+    def rescore(self, model: str, window: int) -> Mapping[str, Any]:
+        ranked = f"{{!ltr model={model} reRankDocs={window} efi.{self.parameter}=$text}}"
+        return {"params": {"rq": ranked, "text": "red shoes"}}
+
+    def _are_features(self, body: Any) -> bool:
+        return isinstance(body, list) and all(_CLASS in str(x) for x in body)
+
+    def _is_model(self, body: Any) -> bool:
+        return isinstance(body, dict) and ".ltr.model." in str(body.get("class"))
+
+    def _push_features(self, body: Any, name: str) -> None:
+        stored = [{**feature, "store": name} for feature in body]
+        send("PUT", f"{self.place}/schema/feature-store", stored)
+
+    def _models(self, prefix: str) -> Sequence[str]:
+        return [x["name"] for x in send("GET", f"{self.place}/schema/model-store")["models"]]
+
+    def _push_model(self, body: Any, name: str, features: str) -> None:
+        body = {**body, "name": name, "store": self._named(features)}
+        send("PUT", f"{self.place}/schema/model-store", body)
