@@ -194,7 +194,10 @@ def value(
 def interleaved(
     log: Annotated[
         list[str],
-        typer.Argument(help="The log of `serve --interleave`, or a table with teams and clicks."),
+        typer.Argument(
+            help="The log of `serve --interleave`, a table with teams and clicks, or the log of an "
+            "A/B test of OpenSearch: answers with a session, or events of UBI."
+        ),
     ],
     clicked: Annotated[
         list[str] | None,
@@ -240,7 +243,8 @@ def interleaved(
         else clicks.mean_test(credits, credited.queries)
     )
     wins = [int((sign * credits > 0.0).sum()) for sign in (1, -1)]
-    print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(credits) - sum(wins)}")
+    first, second = (f"by {x}: {count}" for x, count in zip(credited.names, wins, strict=True))
+    print(f"sessions won {first}, {second}, by none: {len(credits) - sum(wins)}")
     of_queries = "sessions as independent: name --query if queries repeat"
     if credited.queries is not None:
         of_queries = f"sessions of {len(np.unique(credited.queries))} queries"

@@ -1,13 +1,14 @@
 """Click logs in files of tables."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tfrank_sel.clicks import ubi
 from tfrank_sel.clicks.correction import labels
 from tfrank_sel.clicks.log import Floats, Log
 from tfrank_sel.clicks.propensities import Propensities
@@ -129,24 +130,30 @@ class Credits(NamedTuple):
         values: Sum of each session, `[sessions]`; negative for the second ranker.
         are_teams: Whether items are of teams: a click has the credit 1 or -1.
         queries: Query of each session, `[sessions]`, texts; None if not asked for.
+        names: Names of the rankers.
     """
 
     values: Floats
     are_teams: bool
     queries: NDArray[Any] | None
+    names: Sequence[str] = ("0", "1")
 
 
 def credits(paths: Sequence[str], roles: Mapping[str, str], *, format: str | None) -> Credits:
     """Sums the credits of the clicked items of each session.
 
     Args:
-        paths: Files of tables with a row for each item that was shown.
-        roles: Names of their columns `session`, `click`, `team` or `credit`, and perhaps `query`.
+        paths: Files of tables with a row for each item that was shown; or of events of UBI on an
+            A/B test of OpenSearch.
+        roles: Names of their columns `session`, `click`, `team` or `credit`, and perhaps `query`;
+            in events, `click` is the name of the action.
         format: As in `formats.table`.
 
     Raises:
-        InputError: As `read`.
+        InputError: As `read`, and as `ubi.drafted`.
     """
+    if set(formats.names(paths, format)) & {"event_attributes", "_source"}:
+        return _of_events(paths, roles, format)
     table = read(paths, roles, are_counts=True, format=format)
     are_teams = "team" in roles
     values = 1.0 - 2.0 * table.numbers["team"] if are_teams else table.numbers["credit"]
@@ -156,13 +163,36 @@ def credits(paths: Sequence[str], roles: Mapping[str, str], *, format: str | Non
     return Credits(sums, are_teams, None if queries is None else queries[first])
 
 
+def _of_events(paths: Sequence[str], roles: Mapping[str, str], format: str | None) -> Credits:
+    won: dict[str, set[tuple[str, str]]] = {}
+    queries: dict[str, str | None] = {}
+    query = roles.get("query")
+    for session, item, configuration, text in ubi.drafted(paths, roles["click"], query, format):
+        won.setdefault(session, set()).add((item, configuration))
+        queries.setdefault(session, text)
+    names = _two(paths[0], {x for clicked in won.values() for _, x in clicked})
+    teams = dict(zip(names, (1.0, -1.0), strict=True))
+    sums = np.array([sum(teams[x] for _, x in clicked) for clicked in won.values()])
+    return Credits(sums, True, np.array(list(queries.values()), object) if query else None, names)
+
+
+def _two(path: str, configurations: Iterable[str]) -> Sequence[str]:
+    """The search configurations of an A/B test, in the order of their names."""
+    names = sorted(configurations)
+    if len(names) != 2:
+        expected = "expected items of two search configurations"
+        raise InputError(path, received(expected, ", ".join(names) or "none"))
+    return names
+
+
 def joined_credits(
     logs: Sequence[str], clicked: Sequence[str], roles: Mapping[str, str], *, format: str | None
 ) -> Credits:
     """Sums the credits of the clicked items of each session, by the lists that it was shown.
 
     Args:
-        logs: Logs of `tfrank-sel-serving serve --interleave`.
+        logs: Logs of `tfrank-sel-serving serve --interleave`; or of the answers of the A/B tests of
+            OpenSearch's search-relevance plugin, each with a `session`.
         clicked: Files of tables with a row for each click or, if they have a column `click`, also
             for other items.
         roles: Names of their columns `session`, `item` and `click`; and perhaps of the `query` of a
@@ -181,12 +211,19 @@ def joined_credits(
     won: dict[str, set[tuple[str, float]]] = {}  # clicked items; a session may have several lines
     queries: dict[str, str] = {}
     kind = ""
+    teams: dict[str, float] = {}  # of search configurations
     for place, row in formats.dicts(logs, (), "jsonl"):
         try:
-            kind = kind or ("credits" if "credits" in row else "teams")
-            values = [{0: 1.0, 1: -1.0}[x] if kind == "teams" else float(x) for x in row[kind]]
+            kind = kind or next((x for x in ("hits", "credits") if x in row), "teams")
             session = str(arrays.text(row["session"]))
-            items = [str(arrays.text(x)) for x in row["items"]]
+            if kind == "hits":
+                # ABTestSearchTransportAction.mapHit, search-relevance#511
+                items = [str(x["_id"]) for x in row["hits"]]
+                of = [str(x["_search_configuration_id"]) for x in row["hits"]]
+                values = [teams.setdefault(x, 1.0 - 2.0 * len(teams)) for x in of]
+            else:
+                values = [{0: 1.0, 1: -1.0}[x] if kind == "teams" else float(x) for x in row[kind]]
+                items = [str(arrays.text(x)) for x in row["items"]]
             # without its name, lists of the same items are of one query
             query = row[roles["query"]] if "query" in roles else "\0".join(sorted(items))
             queries.setdefault(session, str(arrays.text(query)))
@@ -194,12 +231,16 @@ def joined_credits(
             pairs = zip(items, values, strict=True)
             shown.update(pair for pair in pairs if (session, pair[0]) in clicks)
         except (KeyError, TypeError, ValueError) as error:
-            wanted_log = "expected the log of `serve --interleave`"
-            raise InputError(place, received(wanted_log, repr(error))) from None
+            expected = "expected the log of `serve --interleave` or of an A/B test of OpenSearch"
+            raise InputError(place, received(expected, repr(error))) from None
     if not any(won.values()):
         expected = f"expected a click on an item of a session of {logs[0]}"
         raise InputError(clicked[0], received(expected, "none"))
     sums = np.array([sum(credit for _, credit in x) for x in won.values()])
     names = np.array([queries[x] for x in won], object)
     is_told = "query" in roles or len(set(queries.values())) > 1
-    return Credits(sums, kind == "teams", names if is_told else None)
+    of_sessions = names if is_told else None
+    if kind != "hits":
+        return Credits(sums, kind == "teams", of_sessions)
+    first, second = _two(logs[0], teams)
+    return Credits(teams[first] * sums, True, of_sessions, (first, second))

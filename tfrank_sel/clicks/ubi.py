@@ -16,6 +16,9 @@ _QUERY = ("query_id", "user_query", "query_response_hit_ids", "_source")
 _EVENT = ("query_id", "action_name", "event_attributes", "_source")
 _ITEM = ("event_attributes", "object", "object_id")
 _ORDINAL = ("event_attributes", "position", "ordinal")
+# of A/B tests, as the Dashboards register clicks: dashboards-search-relevance#932
+_OBJECT = ("event_attributes", "object", "id")
+_CONFIGURATION = ("event_attributes", "object", "search_configuration_uuid")
 
 
 class _Asked:
@@ -107,6 +110,37 @@ def read(
         given = f"none; {told(left_out)}" if left_out else "none"
         raise InputError(events[0], received(reason, given))
     return _table(shown, clicked, asked), left_out
+
+
+def drafted(
+    paths: Sequence[str], click: str, query: str | None, format: str | None
+) -> Iterator[tuple[str, str, str, str | None]]:
+    """Reads clicks on lists of an A/B test of OpenSearch's search-relevance plugin.
+
+    Args:
+        paths: Files of `ubi_events`, whose objects have a `search_configuration_uuid`. Other
+            actions, and events of no A/B test, are left out.
+        click: Name of the action of a click.
+        query: Name of the field of the query, if there is one.
+        format: As in `formats.dicts`.
+
+    Yields:
+        The session, the item, the search configuration that the item is from, and the query.
+
+    Raises:
+        InputError: If a file cannot be read, or a click has no `query_id` or no item.
+    """
+    for place, record in formats.dicts(paths, (*_EVENT, *([query] if query else ())), format):
+        row = _source(place, record)
+        configuration = _text(place, row, *_CONFIGURATION)
+        if configuration is None or arrays.text(_field(row, "action_name")) != click:
+            continue
+        session = _text(place, row, "query_id")
+        item = _text(place, row, *_ITEM) or _text(place, row, *_OBJECT)
+        if session is None or item is None:
+            expected = "expected a click with a query_id, which names the search, and an item"
+            raise InputError(place, received(expected, "none"))
+        yield session, item, configuration, query and _text(place, row, query)
 
 
 def told(left_out: Mapping[str, int]) -> str:
