@@ -2,6 +2,9 @@
 
 import json
 import math
+import pathlib
+import re
+import shlex
 
 import lightgbm
 import numpy as np
@@ -15,6 +18,7 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.engines.__main__ import app
 from tfrank_sel.features import Category, Number, Vector
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
 WORDS = ["red", "blue", "shoe", "shirt", 'a "b"', "\\n{x"]
 FIELDS = ["--text", "title", "--text", "body", "--number", "price", "--number", "age"]
 QUERIES = [f"{x} {y}" for x in WORDS for y in WORDS if x < y]
@@ -123,6 +127,25 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(tmp_path, documen
     assert "No known trained model" in refused(*compared, "x", "--model", trees) or (
         "404, Unknown model [x]" in refused(*compared, "x", "--model", trees)
     )
+
+
+def test_the_commands_of_the_guide_run(tmp_path, documents, book, monkeypatch):
+    monkeypatch.chdir(book.parent)
+    url = fake.served(fake.Index(documents))
+    guide = (ROOT / "docs" / "engines.md").read_text()
+    variables = {"OF": f"--engine opensearch --url {url}"}
+    lines = re.search(r"```sh\n(.*?)```", guide, re.DOTALL)[1].replace("$OF", "{OF}").splitlines()
+    for line in lines:
+        program, *arguments = shlex.split(line.format(**variables))
+        if program == "tfrank-sel-engine":
+            told(*arguments)
+        elif program == "python":
+            rows = parquet.read_table("train.parquet").to_pandas()
+            data = lightgbm.Dataset(rows.iloc[:, 3:], rows["relevance"])
+            booster = lightgbm.train({"verbose": -1}, data, 3)
+            [code] = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+            exec(code, {"booster": booster, "models": models, "export": export})
+    assert len(lines) == 10
 
 
 def test_an_engine_that_takes_absent_features_otherwise_is_not_equal(tmp_path, documents, book):
