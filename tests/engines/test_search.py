@@ -100,7 +100,7 @@ def test_solr_logs_features_and_ranks_with_the_model_that_they_train(tmp_path):
         fields = ["--text", "title", "--number", "price", "--number", "age"]
         told("features", "--output", file, "--engine", "solr", *fields)
         told("push", file, *of)
-        told("collect", judged, "--output", table, *of, "--features", "features", "--page", 20)
+        told("collect", judged, "--output", table, *of, "--features", "features")
         rows = parquet.read_table(table).to_pandas()
         assert len(rows) == 200
         by_id = {x["id"]: x for x in documents}

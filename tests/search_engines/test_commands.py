@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from tests.search_engines import fake
 from tfrank_sel import export, models
 from tfrank_sel.data.schema import Schema
+from tfrank_sel.engines import logged
 from tfrank_sel.engines.__main__ import app
 from tfrank_sel.features import Category, Number, Vector
 
@@ -78,7 +79,10 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("case", ENGINES)
-def test_judgments_become_a_model_that_the_engine_scores_alike(tmp_path, documents, book, case):
+def test_judgments_become_a_model_that_the_engine_scores_alike(
+    tmp_path, documents, book, case, monkeypatch
+):
+    monkeypatch.setattr(logged, "PAGE", 5)
     engine, version, absent, missing = ENGINES[case]
     index = fake.Index(documents, absent)
     url = fake.served(index)
@@ -93,7 +97,7 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(tmp_path, documen
         names = "shop.1"
         told("push", features, *of, "--features", names)
     collected = ["collect", judged, *of, "--features", names, "--missing", missing]
-    line = told(*collected, "--output", table, "--page", 5)
+    line = told(*collected, "--output", table)
     assert f"{12 * len(QUERIES)} documents with 4 features" in line
     assert "left out: 1 documents" in line
     rows = parquet.read_table(table).to_pandas()
@@ -112,8 +116,8 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(tmp_path, documen
     boosted = models.BoostedTrees.from_lightgbm(booster)
     export.search_engine(boosted, file, engine, queries, version=version, missing=missing)
     stored = [*of, "--features", "shop.1", "--name", "ranker"]
-    body = json.loads(told("push", file, *stored, "--window", 50))
-    assert body["rescore"]["window_size"] == 50
+    body = json.loads(told("push", file, *stored))
+    assert body["rescore"]["window_size"] == 100
     assert '"ranker-1"' in json.dumps(body)
     assert '"ranker-2"' in told("push", file, *stored)
 
@@ -156,9 +160,15 @@ def test_an_engine_that_takes_absent_features_otherwise_is_not_equal(tmp_path, d
     told("features", "--output", tmp_path / "f.json", "--engine", "opensearch", *FIELDS)
     told("push", tmp_path / "f.json", *of)
     told(
-        "collect", tmp_path / "j.parquet", *of, "--features", "features", "--output", tmp_path / "t"
+        "collect",
+        tmp_path / "j.parquet",
+        *of,
+        "--features",
+        "features",
+        "--output",
+        tmp_path / "t.parquet",
     )
-    rows = parquet.read_table(tmp_path / "t").to_pandas()
+    rows = parquet.read_table(tmp_path / "t.parquet").to_pandas()
     x, y = rows[["title", "body", "price", "age"]], ~(rows["price"] < 2.0)
     booster = lightgbm.train({"verbose": -1, "num_leaves": 4}, lightgbm.Dataset(x, y), 3)
     booster.save_model(tmp_path / "m.txt")
@@ -166,7 +176,7 @@ def test_an_engine_that_takes_absent_features_otherwise_is_not_equal(tmp_path, d
     file = tmp_path / "r.json"
     export.search_engine(boosted, file, "opensearch", list(x.columns), version="3.8")
     told("push", file, *of)
-    asked = ["verify", tmp_path / "t", "--format", "parquet", *of, "--name", "ranker-1"]
+    asked = ["verify", tmp_path / "t.parquet", *of, "--name", "ranker-1"]
     assert "ranker-1 must score as" in refused(*asked, "--model", tmp_path / "m.txt")
 
 
@@ -252,14 +262,13 @@ def test_features_of_a_schema_are_those_that_an_engine_computes(tmp_path):
 @pytest.mark.parametrize(("version", "params"), [("8.11", {}), ("9.7", {"defaultValue": "NaN"})])
 def test_features_of_solr_keep_absent_values_where_it_can(tmp_path, version, params):
     given = ["--engine", "solr", "--text", "title", "--number", "price", "--version", version]
-    told("features", "--output", tmp_path / "f.json", "--set-name", "s", *given)
+    told("features", "--output", tmp_path / "f.json", *given)
     title, price = json.loads((tmp_path / "f.json").read_text())
     package = "org.apache.solr.ltr.feature"
     query = {"q": "{!edismax qf=title}${query}"}
     assert title == {
         "name": "title",
         "class": f"{package}.SolrFeature",
-        "store": "s",
         "params": query | params,
     }
     assert price["params"] == {"field": "price"} | params
@@ -285,7 +294,7 @@ REFUSALS = [
     (["collect", "{table}", "--output", "{new}", *["--features", "x y"]], "name a set of features"),
     (["collect", "{table}", "--output", "{table}", "--features", "s"], "must not exist"),
     (["collect", "{table}", "--output", "{new}", "--features", "s", "--label", "title"], "'title'"),
-    (["collect", "{gone}", "--output", "{new}", "--features", "s"], "e.g. not '9'"),
+    (["collect", "{gone}", "--output", "{new}", "--features", "s"], "'9' for example"),
     (
         ["collect", "{clash}", "--output", "{new}", "--features", "s", "--label", "title"],
         "named as a",

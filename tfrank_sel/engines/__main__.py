@@ -1,11 +1,10 @@
 """The command line: `tfrank-sel-engine`, or `python -m tfrank_sel.engines`."""
 
-import enum
 import json
 import math
 import pathlib
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 try:
     import typer
@@ -17,7 +16,7 @@ except ModuleNotFoundError as error:
 
 from tfrank_sel import kept
 from tfrank_sel.commandline import Application, Version
-from tfrank_sel.data import stores
+from tfrank_sel.data import formats, stores
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.engines import judgments as judged_by, logged
 from tfrank_sel.engines.elastic import Elasticsearch
@@ -28,21 +27,12 @@ from tfrank_sel.features import Bool, Category, Feature, Hash, Number
 from tfrank_sel.locks import created
 from tfrank_sel.refusals import refusal
 
-
-class Name(enum.StrEnum):
-    """Name of an engine, as in `export.search_engine`."""
-
-    OPENSEARCH = "opensearch"
-    O19S = "o19s"
-    ELASTICSEARCH = "elasticsearch"
-    SOLR = "solr"
-
-
+Name = Literal["opensearch", "o19s", "elasticsearch", "solr"]  # as in `export.search_engine`
 ENGINES: dict[Name, type[Engine]] = {
-    Name.OPENSEARCH: Plugin,
-    Name.O19S: Plugin,
-    Name.ELASTICSEARCH: Elasticsearch,
-    Name.SOLR: Solr,
+    "opensearch": Plugin,
+    "o19s": Plugin,
+    "elasticsearch": Elasticsearch,
+    "solr": Solr,
 }
 Of = Annotated[Name, typer.Option("--engine", help="The engine.")]
 Url = Annotated[
@@ -67,12 +57,6 @@ Document = Annotated[str, typer.Option(help="Column of the identifier of the doc
 Missing = Annotated[
     float, typer.Option(help="Value of a feature that a document lacks, as in training.")
 ]
-Page = Annotated[int, typer.Option(min=1, max=10_000, help="Documents of a request.")]
-Format = Annotated[
-    str | None,
-    typer.Option(help="Format of the files, such as tsv; inferred from their names if unset."),
-]
-
 app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
@@ -101,7 +85,6 @@ def features(
         typer.Option(help="File of a Schema, such as that of a run, whose features are fields."),
     ] = None,
     parameter: Parameter = "query",
-    set_name: Annotated[str, typer.Option(help="Name of the set of features.")] = "features",
     version: Annotated[
         str | None,
         typer.Option(help="Version of Solr: from 9.2 on, absent features are NaN."),
@@ -115,8 +98,12 @@ def features(
     texts = [x for x in ours if x not in numbers]
     fields = Fields([*texts, *(text or ())], [*numbers, *(number or ())])
     fields.check()
-    keeps_absent = version is not None and _keeps_absent(engine, version)
-    made = ENGINES[engine].features(fields, parameter, set_name, keeps_absent=keeps_absent)
+    keeps_absent = False
+    if version is not None:
+        from tfrank_sel.export.engines import Absent, ways_of  # which imports TensorFlow
+
+        keeps_absent = ways_of(engine, version) == {Absent.GOES_AS_NAMED}
+    made = ENGINES[engine].features(fields, parameter, keeps_absent=keeps_absent)
     with created(output) as written:
         written.write_text(json.dumps(made, indent=2) + "\n")
     print(f"{len(fields.texts)} match scores and {len(fields.numbers)} numbers in {output}")
@@ -134,12 +121,6 @@ def _not_computed(feature: Feature) -> str:
     if isinstance(feature, Number | Bool):
         return ""
     return f"no score and no number of a document: {feature.type}"
-
-
-def _keeps_absent(engine: Name, version: str) -> bool:
-    from tfrank_sel.export.engines import Absent, ways_of  # which imports TensorFlow
-
-    return ways_of(engine, version) == {Absent.GOES_AS_NAMED}
 
 
 @app.command()
@@ -179,21 +160,15 @@ def collect(
     label: Annotated[str, typer.Option(help="Column of the label.")] = "relevance",
     parameter: Parameter = "query",
     missing: Missing = math.nan,
-    page: Page = 100,
-    format: Format = None,
 ) -> None:
     """Make a training table of judgments or corrected clicks, with the features of the engine."""
-    judged = logged.read(stores.expand(table), query, doc_id, label, format)
+    ids = {"query": query, "document": doc_id}
+    judged = formats.table(stores.expand(table), ids=ids, numbers={"label": label})
     index = ENGINES[engine](url, parameter)
     with created(output) as written:
-        found = _asked(index, judged, missing, page, features=features)
-        parquet.write_table(logged.table(judged, found), written)
-    absent = int((found.features != found.features).sum()) if math.isnan(missing) else 0
-    print(
-        f"{len(found.rows)} documents with {len(found.names)} features in {output}, "
-        f"{absent / found.features.size:.1%} of the values absent"
-    )
-    _tell_left_out(judged, found)
+        found = _asked(index, judged, missing, features=features)
+        parquet.write_table(logged.table(judged, {**ids, "label": label}, found), written)
+    print(f"{len(found.rows)} documents with {len(found.names)} features in {output}")
 
 
 @app.command()
@@ -210,14 +185,13 @@ def push(
         str, typer.Option(help="Name of the set of features in the engine.")
     ] = "features",
     parameter: Parameter = "query",
-    window: Annotated[int, typer.Option(min=1, help="Documents that a search ranks again.")] = 100,
 ) -> None:
     """Add features or a model to the engine, and print how to rank with the model."""
     index = ENGINES[engine](url, parameter)
     with kept.reading(file, "a JSON file"):
         body: Any = json.loads(file.read_text(encoding="utf-8"))
     if pushed := index.push(str(file), body, name, features):
-        print(json.dumps(index.rescore(pushed, window), indent=2))
+        print(json.dumps(index.rescore(pushed, "red shoes", 100), indent=2))
     print(f"added {pushed or features} to {index.base}", file=sys.stderr)
 
 
@@ -237,41 +211,30 @@ def verify(
     doc_id: Document = Columns.doc_id,
     parameter: Parameter = "query",
     missing: Missing = math.nan,
-    page: Page = 100,
-    format: Format = None,
 ) -> None:
     """Compare the engine's scores with the model's; status 2 if they are not equal."""
-    judged = logged.read(stores.expand(table), query, doc_id, None, format)
+    ids = {"query": query, "document": doc_id}
+    judged = formats.table(stores.expand(table), ids=ids)
     index = ENGINES[engine](url, parameter)
-    found = _asked(index, judged, missing, page, model=name)
+    found = _asked(index, judged, missing, model=name)
     ours = logged.scores(model, found.names, found.features)
-    agreement = logged.agreement(judged.queries[found.rows], found.scores, ours)
-    print(
-        f"{len(found.rows)} documents: rank correlation {agreement.correlation:.4f}, "
-        f"largest difference {agreement.difference:.2g}"
-    )
-    _tell_left_out(judged, found)
-    if not agreement.is_equal:
-        raise refusal(
-            f"{name} must score as {model}: rank correlation 1, and a difference of at most "
-            f"{agreement.tolerance:.2g}",
-            f"{agreement.correlation:.6f} and {agreement.difference:.2g}",
-        )
+    queries = judged.ids["query"][found.rows]
+    correlation, difference, tolerance = logged.agreement(queries, found.scores, ours)
+    compared = f"rank correlation {correlation:.6f}, largest difference {difference:.2g}"
+    print(f"{len(found.rows)} documents: {compared}")
+    if correlation < 1.0 or difference > tolerance:
+        expected = f"rank correlation 1 and a difference of at most {tolerance:.2g}"
+        raise refusal(f"{name} must score as {model}: {expected}", compared)
 
 
-def _asked(
-    index: Engine, judged: logged.Judged, missing: float, page: int, **ranker: str
-) -> logged.Found:
-    """Asks for the features of documents, and shows the progress."""
-    count = len(judged.documents)
-    hidden = not sys.stderr.isatty()
-    with typer.progressbar(length=count, file=sys.stderr, hidden=hidden) as bar:
-        return logged.ask(index, judged, missing, page, bar.update, **ranker)
-
-
-def _tell_left_out(judged: logged.Judged, found: logged.Found) -> None:
-    if lacking := len(judged.documents) - len(found.rows):
-        print(f"left out: {lacking} documents that the index has not")
+def _asked(index: Engine, judged: formats.Table, missing: float, **ranker: str) -> logged.Found:
+    """Asks for the features of documents, shows the progress, and tells what the index lacks."""
+    count = len(judged.ids["document"])
+    with typer.progressbar(length=count, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        found = logged.ask(index, judged, missing, bar.update, **ranker)
+    if len(found.rows) < count:
+        print(f"left out: {count - len(found.rows)} documents that the index has not")
+    return found
 
 
 def main() -> None:

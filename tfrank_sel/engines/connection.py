@@ -62,8 +62,6 @@ def _reason(answer: bytes) -> str:
         error = json.loads(answer)["error"]
         causes = [*error.get("root_cause", ()), error]
         parts = [x[key] for x in causes for key in ("reason", "msg") if x.get(key)]
-        # Solr has what it refuses in the details
-        parts += [x for y in error.get("details", ()) for x in y.get("errorMessages", ())]
         text = "; ".join(dict.fromkeys(parts))
     except (AttributeError, KeyError, TypeError, ValueError):
         text = answer.decode("utf-8", "replace")

@@ -7,7 +7,7 @@ that of `PUT _ml/trained_models` (TrainedModelConfig).
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tfrank_sel import kept
@@ -23,7 +23,7 @@ class Elasticsearch(Engine):
     """An index of Elasticsearch; features are the queries of a file, by name."""
 
     @classmethod
-    def features(cls, fields: Fields, parameter: str, set_name: str, *, keeps_absent: bool) -> Any:
+    def features(cls, fields: Fields, parameter: str, *, keeps_absent: bool) -> Any:
         return queries(fields, parameter)
 
     def search(
@@ -38,7 +38,7 @@ class Elasticsearch(Engine):
         }
         if model:
             # the text of the query is a value of the template, as those of the features
-            source |= self._rescored(model, len(documents), f"{{{{{self.parameter}}}}}")
+            source |= self.rescore(model, f"{{{{{self.parameter}}}}}", len(documents))
         template = json.dumps(source)
         values = f"{{{{#toJson}}}}{_DOCUMENTS}{{{{/toJson}}}}"
         body = {
@@ -56,10 +56,7 @@ class Elasticsearch(Engine):
             for hit in hits
         }
 
-    def rescore(self, model: str, window: int) -> Mapping[str, Any]:
-        return self._rescored(model, window, "red shoes")
-
-    def _rescored(self, model: str, window: int, text: str) -> Mapping[str, Any]:
+    def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
         ranked = {"model_id": model, "params": {self.parameter: text}}
         return {"rescore": {"window_size": window, "learning_to_rank": ranked}}
 

@@ -75,14 +75,13 @@ class Engine(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def features(cls, fields: Fields, parameter: str, set_name: str, *, keeps_absent: bool) -> Any:
+    def features(cls, fields: Fields, parameter: str, *, keeps_absent: bool) -> Any:
         """Returns the features of fields, in the form that the engine takes.
 
         Args:
             fields: The fields.
             parameter: Name of the text of the query.
-            set_name: Name of the set of features.
-            keeps_absent: Whether the engine can tell an absent feature from 0.
+            keeps_absent: Whether Solr can tell an absent feature from 0.
         """
 
     @abc.abstractmethod
@@ -94,7 +93,7 @@ class Engine(abc.ABC):
         Args:
             text: The text of the query.
             documents: Identifiers of documents.
-            features: Where the features are: see `features_help`.
+            features: Name of the set of features; of Elasticsearch, their file.
             model: Name of a model, whose features and scores are asked for instead.
         """
 
@@ -130,8 +129,14 @@ class Engine(abc.ABC):
         return versioned
 
     @abc.abstractmethod
-    def rescore(self, model: str, window: int) -> Mapping[str, Any]:
-        """Returns the part of the body of a search that ranks with a model."""
+    def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
+        """Returns the part of the body of a search that ranks with a model.
+
+        Args:
+            model: Name of the model.
+            text: The text of the query.
+            window: Number of documents to rank.
+        """
 
     @abc.abstractmethod
     def _are_features(self, body: Any) -> bool: ...

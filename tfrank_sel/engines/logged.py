@@ -1,69 +1,29 @@
 """Judgments with the features that an engine logs, and its scores beside a model's."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel import kept
-from tfrank_sel.data import formats, lists
-from tfrank_sel.data.formats import arrays
+from tfrank_sel.data import lists
+from tfrank_sel.data.formats import Table, arrays
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.engines.engine import Engine, Logged
-from tfrank_sel.refusals import received
+from tfrank_sel.refusals import received, refusal
 
 Floats = NDArray[np.float64]
 TOLERANCE = 1e-5  # of the largest score, or of 1
-
-
-class Judged(NamedTuple):
-    """Documents of queries.
-
-    Args:
-        path: The first file, for messages.
-        columns: Names of the columns of query, document and, perhaps, label.
-        queries: The text of the query of each row.
-        documents: The identifier of the document of each row.
-        labels: The label of each row; None if not asked for.
-    """
-
-    path: str
-    columns: Sequence[str]
-    queries: NDArray[Any]
-    documents: NDArray[Any]
-    labels: Floats | None
-
-    def pages(self, size: int) -> Iterator[NDArray[np.int64]]:
-        """The rows of each query, at most `size` at a time."""
-        for rows in _by_query(self.queries):
-            yield from (rows[i : i + size] for i in range(0, len(rows), size))
-
-
-def read(
-    paths: Sequence[str], query: str, doc_id: str, label: str | None, format: str | None
-) -> Judged:
-    """Reads tables of queries, documents and, if there is a name, labels.
-
-    Raises:
-        InputError: As `formats.table`, and if there is no row.
-    """
-    numbers = {} if label is None else {"label": label}
-    ids = {"query": query, "document": doc_id}
-    table = formats.table(paths, ids=ids, numbers=numbers, format=format)
-    if not len(table.ids["query"]):
-        raise InputError(paths[0], received("expected at least one row", "none"))
-    columns = [query, doc_id, *numbers.values()]
-    labels = table.numbers.get("label")
-    return Judged(paths[0], columns, table.ids["query"], table.ids["document"], labels)
+PAGE = 100  # documents of a request
 
 
 class Found(NamedTuple):
     """What an engine has of documents.
 
     Args:
-        rows: The rows of `Judged` whose documents the index has.
+        rows: The rows of the table whose documents the index has.
         names: Names of the features.
         features: The features of these, `[rows, features]`.
         scores: The scores of these, `[rows]`.
@@ -77,9 +37,8 @@ class Found(NamedTuple):
 
 def ask(
     engine: Engine,
-    judged: Judged,
+    judged: Table,
     missing: float,
-    page: int,
     progress: Callable[[int], object],
     **ranker: str,
 ) -> Found:
@@ -87,52 +46,52 @@ def ask(
 
     Args:
         engine: The engine.
-        judged: The documents.
+        judged: Table with the roles `query` and `document`.
         missing: Value of a feature that a document lacks.
-        page: Maximum number of documents of a request.
         progress: Called after each request with its number of documents.
         **ranker: `features` or `model`, as in `Engine.search`.
 
     Raises:
-        InputError: If the engine refuses, has none of the documents, or features change.
+        InputError: If the engine refuses, or has none of the documents.
     """
+    queries, documents = judged.ids["query"], judged.ids["document"]
     rows: list[int] = []
     logged: list[Logged] = []
-    for some in judged.pages(page):
-        by_document = engine.search(
-            judged.queries[some[0]], judged.documents[some].tolist(), **ranker
-        )
-        there = [int(row) for row in some if judged.documents[row] in by_document]
-        rows += there
-        logged += [by_document[judged.documents[row]] for row in there]
-        progress(len(some))
+    for of_query in _by_query(queries):
+        for first in range(0, len(of_query), PAGE):
+            page = of_query[first : first + PAGE].tolist()
+            answer = engine.search(queries[page[0]], documents[page].tolist(), **ranker)
+            there = [row for row in page if documents[row] in answer]
+            rows += there
+            logged += [answer[documents[row]] for row in there]
+            progress(len(page))
     if not rows:
-        example = f"none, e.g. not {judged.documents[0]!r}"
-        raise InputError(engine.place, received(f"expected documents of {judged.path}", example))
-    names = list(logged[0].features)
-    if other := next((x.features for x in logged if list(x.features) != names), None):
-        expected = f"expected the features {', '.join(names)} of all documents"
-        raise InputError(engine.place, received(expected, ", ".join(other)))
+        example = f"none, {documents[0]!r} for example" if len(documents) else "an empty table"
+        raise InputError(engine.place, received("expected documents of the table", example))
     values = np.array([list(x.features.values()) for x in logged], np.float32)
     features = np.where(np.isnan(values), np.float32(missing), values)
-    return Found(np.array(rows), names, features, np.array([x.score for x in logged]))
+    scores_of = np.array([x.score for x in logged])
+    return Found(np.array(rows), list(logged[0].features), features, scores_of)
 
 
-def table(judged: Judged, found: Found) -> Any:
+def table(judged: Table, roles: Mapping[str, str], found: Found) -> Any:
     """Returns an Arrow table of queries, documents, labels and features.
 
+    Args:
+        judged: Table with the roles.
+        roles: Names of its columns.
+        found: The features.
+
     Raises:
-        InputError: If a feature has the name of another column.
+        ValueError: If a feature has the name of another column.
     """
-    if clash := set(judged.columns) & set(found.names):
+    if clash := set(roles.values()) & set(found.names):
         expected = "the columns of query, document and label must not be named as a feature"
-        raise InputError(judged.path, received(expected, ", ".join(sorted(clash))))
-    parts = [judged.queries, judged.documents, judged.labels]
-    columns = {
-        x: y[found.rows] for x, y in zip(judged.columns, parts, strict=True) if y is not None
-    }
-    columns |= dict(zip(found.names, found.features.T, strict=True))
-    return arrays.arrow().table(columns)
+        raise refusal(expected, ", ".join(sorted(clash)))
+    values = {**judged.ids, **judged.numbers}
+    columns = {name: values[role][found.rows] for role, name in roles.items()}
+    features = dict(zip(found.names, found.features.T, strict=True))
+    return arrays.arrow().table(columns | features)
 
 
 def scores(path: str, names: Sequence[str], x: NDArray[np.float32]) -> Floats:
@@ -179,27 +138,7 @@ def _columns(path: str, wanted: Sequence[str], names: Sequence[str]) -> list[int
     return [names.index(name) for name in wanted]
 
 
-class Agreement(NamedTuple):
-    """How scores of an engine agree with those of a model.
-
-    Args:
-        difference: The largest difference.
-        correlation: The mean over queries of Kendall's rank correlation, of pairs of documents
-            whose scores differ by more than rounding; 1 without any.
-        tolerance: The difference that may be rounding.
-    """
-
-    difference: float
-    correlation: float
-    tolerance: float
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether the engine scores as the model does."""
-        return self.difference <= self.tolerance and self.correlation == 1.0
-
-
-def agreement(queries: NDArray[Any], engine: Floats, model: Floats) -> Agreement:
+def agreement(queries: NDArray[Any], engine: Floats, model: Floats) -> tuple[float, float, float]:
     """Compares the scores of an engine with those of a model.
 
     Args:
@@ -207,9 +146,14 @@ def agreement(queries: NDArray[Any], engine: Floats, model: Floats) -> Agreement
         engine: Score of each document in the engine, `[documents]`.
         model: Score of each document by the model, `[documents]`.
 
+    Returns:
+        The mean over queries of Kendall's rank correlation, of pairs of documents whose scores
+        differ by more than rounding, 1 without any; the largest difference; and that which may be
+        rounding.
+
     Example:
         >>> agreement(np.array(["q", "q"]), np.array([2.0, 1.0]), np.array([2.0, 1.5]))
-        Agreement(difference=0.5, correlation=1.0, tolerance=2e-05)
+        (1.0, 0.5, 2e-05)
     """
     tolerance = TOLERANCE * max(1.0, float(np.abs(model).max()))
     correlations = []
@@ -220,7 +164,7 @@ def agreement(queries: NDArray[Any], engine: Floats, model: Floats) -> Agreement
         if differ.any():
             correlations.append(np.sign(ours[differ]) @ np.sign(theirs[differ]) / differ.sum())
     correlation = float(np.mean(correlations)) if correlations else 1.0
-    return Agreement(float(np.abs(engine - model).max()), correlation, tolerance)
+    return correlation, float(np.abs(engine - model).max()), tolerance
 
 
 def _by_query(queries: NDArray[Any]) -> list[NDArray[np.int64]]:

@@ -21,7 +21,7 @@ class Plugin(Engine):
     """An index of OpenSearch, or of Elasticsearch with o19s' plugin."""
 
     @classmethod
-    def features(cls, fields: Fields, parameter: str, set_name: str, *, keeps_absent: bool) -> Any:
+    def features(cls, fields: Fields, parameter: str, *, keeps_absent: bool) -> Any:
         entries = [
             {
                 "name": name,
@@ -31,20 +31,19 @@ class Plugin(Engine):
             }
             for name, query in queries(fields, parameter).items()
         ]
-        return {"featureset": {"name": set_name, "features": entries}}
+        return {"featureset": {"features": entries}}
 
     def search(
         self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
     ) -> dict[str, Logged]:
         ranker = {"model": model} if model else {"featureset": self._named(features)}
-        query = {**ranker, "params": {self.parameter: text}}
         # as a filter, `sltr` matches all documents
         body = {
             "query": {
                 "bool": {
                     "filter": [
                         {"terms": {"_id": list(documents)}},
-                        {"sltr": {"_name": LOG, **query}},
+                        {"sltr": {"_name": LOG, **ranker, "params": {self.parameter: text}}},
                     ]
                 }
             },
@@ -53,16 +52,13 @@ class Plugin(Engine):
             "ext": {"ltr_log": {"log_specs": [{"name": LOG, "named_query": LOG}]}},
         }
         if model:
-            body |= self._rescored(query, len(documents))
+            body |= self.rescore(model, text, len(documents))
         hits = self._send("POST", f"{quoted(self.index)}/_search", body)["hits"]["hits"]
         return {hit["_id"]: Logged(_features(hit), float(hit["_score"])) for hit in hits}
 
-    def rescore(self, model: str, window: int) -> Mapping[str, Any]:
-        return self._rescored({"model": model, "params": {self.parameter: "red shoes"}}, window)
-
-    def _rescored(self, query: Mapping[str, Any], window: int) -> Mapping[str, Any]:
-        weights = {"query_weight": 0, "rescore_query_weight": 1}
-        ranked = {"rescore_query": {"sltr": query}, **weights}
+    def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
+        query = {"sltr": {"model": model, "params": {self.parameter: text}}}
+        ranked = {"rescore_query": query, "query_weight": 0, "rescore_query_weight": 1}
         return {"rescore": {"window_size": window, "query": ranked}}
 
     def _are_features(self, body: Any) -> bool:
@@ -74,7 +70,6 @@ class Plugin(Engine):
     def _push_features(self, body: Any, name: str) -> None:
         if _DEFAULT_STORE not in self._send("GET", "_ltr")["stores"]:
             self._send("PUT", "_ltr")
-        body = {**body, "featureset": {**body["featureset"], "name": name}}
         self._send("PUT", f"_ltr/_featureset/{name}", body)
 
     def _models(self, prefix: str) -> Sequence[str]:

@@ -5,7 +5,7 @@ and LTRFeatureLoggerTransformerFactory.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tfrank_sel.data.lists import InputError
@@ -23,36 +23,32 @@ class Solr(Engine):
     example = "http://localhost:8983/solr/items"
 
     @classmethod
-    def features(cls, fields: Fields, parameter: str, set_name: str, *, keeps_absent: bool) -> Any:
+    def features(cls, fields: Fields, parameter: str, *, keeps_absent: bool) -> Any:
         # unlike dismax, edismax takes any text
         texts = {x: {"q": f"{{!edismax qf={x}}}${{{parameter}}}"} for x in fields.texts}
         kinds = {name: ("SolrFeature", params) for name, params in texts.items()}
         kinds |= {x: ("FieldValueFeature", {"field": x}) for x in fields.numbers}
         absent = {"defaultValue": "NaN"} if keeps_absent else {}
         return [
-            {"name": x, "class": f"{_CLASS}.{kind}", "store": set_name, "params": params | absent}
+            {"name": x, "class": f"{_CLASS}.{kind}", "params": params | absent}
             for x, (kind, params) in kinds.items()
         ]
 
     def search(
         self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
     ) -> dict[str, Logged]:
-        given = f"efi.{self.parameter}=$text"
-        logged = (
-            "[features format=dense]"
-            if model
-            else (f"[features store={self._named(features)} format=dense {given}]")
-        )
+        # those of a model are logged as the query of `rq` computes them
+        of_set = "" if model else f" store={self._named(features)} efi.{self.parameter}=$text"
         form = {
             "q": f'{{!terms f={self._key} separator="\\u0001" v=$documents}}',
             "documents": _SEPARATOR.join(documents),
-            "text": text,
-            "fl": f"{self._key},score,log:{logged}",
+            "fl": f"{self._key},score,log:[features format=dense{of_set}]",
             "rows": str(len(documents)),
             "wt": "json",
+            "text": text,
         }
         if model:
-            form["rq"] = f"{{!ltr model={model} reRankDocs={len(documents)} {given}}}"
+            form |= self.rescore(model, text, len(documents))["params"]
         found = send("POST", f"{self.place}/select", form=form)["response"]["docs"]
         return {x[self._key]: Logged(self._features(x["log"]), float(x["score"])) for x in found}
 
@@ -68,9 +64,9 @@ class Solr(Engine):
             reason = received("expected a log of features as name=value,name=value", repr(log))
             raise InputError(self.place, reason) from error
 
-    def rescore(self, model: str, window: int) -> Mapping[str, Any]:
+    def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
         ranked = f"{{!ltr model={model} reRankDocs={window} efi.{self.parameter}=$text}}"
-        return {"params": {"rq": ranked, "text": "red shoes"}}
+        return {"params": {"rq": ranked, "text": text}}
 
     def _are_features(self, body: Any) -> bool:
         return isinstance(body, list) and all(_CLASS in str(x) for x in body)
