@@ -278,7 +278,7 @@ class Java:
 
     def _compile(self, version: Version, folder: pathlib.Path) -> None:
         (folder / "jars").mkdir(parents=True)
-        (folder / "pom.xml").write_text(_pom(version.jars))
+        (folder / "pom.xml").write_text(pom(version.jars))
         maven = ["mvn", "--batch-mode", "--quiet", "--file", folder / "pom.xml"]
         copied = ["-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}"]
         subprocess.run([*maven, "dependency:copy-dependencies", *copied], check=True)
@@ -294,7 +294,8 @@ class Java:
         subprocess.run([self.bin / "javac", "-nowarn", *where, *programs], check=True)
 
 
-def _pom(jars: Sequence[str]) -> str:
+def pom(jars: Sequence[str]) -> str:
+    """A project of Maven with jars, written as those of `Version`."""
     every = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
     dependencies = ""
     for jar in jars:
