@@ -222,7 +222,7 @@ def verify(
     correlation, difference, tolerance = logged.agreement(queries, found.scores, ours)
     compared = f"rank correlation {correlation:.6f}, largest difference {difference:.2g}"
     print(f"{len(found.rows)} documents: {compared}")
-    if correlation < 1.0 or difference > tolerance:
+    if not (correlation == 1.0 and difference <= tolerance):  # NaN is neither
         expected = f"rank correlation 1 and a difference of at most {tolerance:.2g}"
         raise refusal(f"{name} must score as {model}: {expected}", compared)
 

@@ -1,0 +1,36 @@
+"""Odd columns through `tfrank-sel-engine collect`: as `data.read`, or one line."""
+
+from unittest import mock
+
+import pytest
+from pyarrow import parquet
+
+from tests import test_tables as columns
+from tfrank_sel.engines.__main__ import ENGINES, app
+from tfrank_sel.engines.engine import Logged
+from tfrank_sel.engines.plugin import Plugin
+
+
+class Echo(Plugin):
+    """An engine that has all documents."""
+
+    def search(self, text, documents, **ranker):
+        return {x: Logged({"f": 1.0}, 0.0) for x in documents}
+
+
+def by_collect(path, role, folder):
+    output = folder / "collected.parquet"
+    output.unlink(missing_ok=True)
+    names = {"query": "query", "doc_id": "item", role: "x"}
+    given = ["--query", names["query"], "--doc-id", names["doc_id"], "--label", "click"]
+    given += ["--engine", "o19s", "--url", "http://localhost/items", "--features", "f"]
+    with mock.patch.dict(ENGINES, {"o19s": Echo}):
+        columns.invoked(app, "collect", path, "--output", output, *given)
+    return sorted(set(parquet.read_table(output)["x"].to_pylist()))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
+def test_identifiers_are_those_of_read(tmp_path, suffix, monkeypatch):
+    door = by_collect, columns.by_read, ("query", "doc_id")
+    monkeypatch.setitem(columns.DOORS, "collect", door)
+    columns.test_identifiers_are_those_of_read(tmp_path, "collect", suffix)
