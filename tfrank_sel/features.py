@@ -16,6 +16,7 @@ from tfrank_sel.refusals import refusal
 MEAN, REFUSE = "mean", "refuse"
 LARGEST_ID = 2**24  # float32 holds every integer up to this
 MISSING_INTEGER = -(2**63)  # a missing integer
+MISSING_NUMBER = -3e38  # this and less is missing in a request, as JSON has no NaN
 DAY = 86_400  # seconds
 
 

@@ -12,6 +12,7 @@ from tfrank_sel.data.spec import ListFeatures, input_names
 from tfrank_sel.features import (
     DAY,
     MISSING_INTEGER,
+    MISSING_NUMBER,
     Category,
     Feature,
     Hash,
@@ -100,7 +101,7 @@ def matrices(
     """
     shapes = structure(features)
     item = next(name for name, feature in features.items() if feature.of == "item")
-    numbers, texts = [], []
+    numbers, texts, may_be_missing = [], [], list[bool]()
     for name, feature in features.items():
         value = tf.ensure_shape(values[name], shapes[name].shape)
         if feature.of == "query":
@@ -117,8 +118,12 @@ def matrices(
             parts = tf.concat([value // DAY, value % DAY], axis=-1)
             value = tf.where(value == MISSING_INTEGER, float("nan"), tf.cast(parts, tf.float32))
         numbers.append(_checked(name, feature, value))
+        may_be_missing += [feature.may_be_missing] * len(feature.numbers(name))
     nothing = tf.zeros(tf.concat([tf.shape(values[item])[:2], [0]], axis=0))
-    batch = {"features": tf.concat(numbers or [nothing], axis=-1)}
+    matrix = tf.concat(numbers or [nothing], axis=-1)
+    # once for all: an operation for each of 136 features would take longer than its values
+    is_missing = (matrix <= MISSING_NUMBER) & tf.constant(may_be_missing, tf.bool)
+    batch = {"features": tf.where(is_missing, float("nan"), matrix)}
     return {**batch, "texts": tf.concat(texts, axis=-1)} if texts else batch
 
 

@@ -34,9 +34,9 @@ class Request(NamedTuple):
 class ModelInputs:
     """The inputs of a model, and how to read them from requests: see `of`.
 
-    In a request, a number, a Boolean and a vector are float32, NaN if missing; a timestamp is
-    int64, seconds since 1970 UTC; a category and a set are strings, empty if missing, or int64. A
-    missing integer is the lowest int64.
+    In a request, a number, a Boolean and a vector are float32, NaN or -3e38 if missing; a timestamp
+    is int64, seconds since 1970 UTC; a category and a set are strings, empty if missing, or int64.
+    A missing integer is the lowest int64.
 
     Args:
         stored: The features of an example.

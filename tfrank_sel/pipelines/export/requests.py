@@ -1,6 +1,5 @@
 """Requests of real lists for a server, and the test of an exported model with them."""
 
-import base64
 import itertools
 import json
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import tensorflow as tf
 from tfrank_sel import data, export as exports
 from tfrank_sel.data import packed, typed, writing
 from tfrank_sel.data.formats import Schema
+from tfrank_sel.features import MISSING_NUMBER
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
@@ -45,21 +45,14 @@ def request(item_list: data.ItemList, schema: Schema) -> bytes:
 def rest_request(item_list: data.ItemList, schema: Schema) -> str:
     """Returns a list as the body of a POST to `:predict` of a server.
 
-    The body is for the signature `predict`, with each feature by name. A list with a missing
-    number, for which JSON has no text, is for `rank_top_k`: a serialized example.
+    The body is for the signature `predict`, with each feature by name.
 
     Args:
         item_list: The list.
         schema: Schema of the list.
     """
-    example = request(item_list, schema)
-    inputs = exports.dense_inputs(tf.constant([example]), schema)
-    arrays = {name: x.numpy() for name, x in inputs.items()}
-    if any(x.dtype.kind == "f" and np.isnan(x).any() for x in arrays.values()):
-        examples = [{"b64": base64.b64encode(example).decode()}]
-        body = {"signature_name": "rank_top_k", "inputs": {"examples": examples, "k": [10]}}
-        return json.dumps(body, indent=1) + "\n"
-    lines = [f"  {json.dumps(name)}: {json.dumps(_plain(x))}" for name, x in arrays.items()]
+    inputs = exports.dense_inputs(tf.constant([request(item_list, schema)]), schema)
+    lines = [f"  {json.dumps(x)}: {json.dumps(_plain(y.numpy()))}" for x, y in inputs.items()]
     return '{\n "signature_name": "predict",\n "inputs": {\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
@@ -68,7 +61,7 @@ def _plain(array: np.ndarray) -> list[object]:
     if array.dtype == object:
         return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
     if array.dtype.kind == "f":
-        array = array.astype(str).astype(float)
+        array = np.where(np.isnan(array), MISSING_NUMBER, array.astype(str).astype(float))
     return array.tolist()
 
 

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import numpy as np
 from google.protobuf import json_format, message
 
 from tfrank_sel.refusals import received
@@ -20,7 +21,7 @@ from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
 from tfrank_sel.serving.limits import ExceededError, Limits
-from tfrank_sel.serving.rest import json_reader, json_writer, openapi, page
+from tfrank_sel.serving.rest import json_reader, json_writer, openapi, page, rows_of_json
 from tfrank_sel.serving.rest.connections import ANSWERED, Answered
 from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid
 
@@ -158,10 +159,23 @@ class RestApi:
                     f'Serving signature name: "{name}" not found in signature def',
                 )
             types = {alias: info.dtype for alias, info in signature.definition.inputs.items()}
-            sent = document.to_inputs(types)
-            for alias, array in sent.items():
-                limits.check_shape(alias, array.shape)
-            outputs = predict(model, signature, sent, timeout=limits.run_seconds)
+
+            def outputs_of(sent: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+                for alias, array in sent.items():
+                    limits.check_shape(alias, array.shape)
+                return predict(model, signature, sent, timeout=limits.run_seconds)
+
+            try:
+                outputs = outputs_of(document.to_inputs(types))
+            except ExceededError:
+                raise
+            except ServingError as error:
+                inputs = rows_of_json.declared(model)
+                if error.code is not Code.INVALID_ARGUMENT or not rows_of_json.has(inputs, types):
+                    raise
+                # values of rows, or those of which an error should name feature and item
+                rows = json_reader.read_object(body)
+                outputs = outputs_of(rows_of_json.to_inputs(rows, types, inputs))
         return json_writer.to_body(outputs, rows=document.is_rows)
 
     def _status(self, match: re.Match[str]) -> bytes:
