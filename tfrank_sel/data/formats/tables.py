@@ -2,6 +2,8 @@
 
 import abc
 import contextlib
+import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,7 +32,11 @@ Row = tuple[str, int, dict[str, Any]]  # file, number of the row, and values by 
 ROWS = 8192  # read at once
 _PARTS = 4  # of a file, in a sample
 TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
-_MOST_DISTINCT = 0.9  # of the texts of a category
+_MOST_DISTINCT = 0.9  # of the values of a category
+_QUERIES = 20  # with several rows: in fewer, a column of items may be constant by chance
+_IDENTIFIER = re.compile(r"(?:^|[\W_])(?i:u|uu|gu)?(?i:id)$|[a-z]I[dD]$")
+_TIME = re.compile(r"(?:^|[\W_])(?:ts|at|date|(?:date)?time|(?:time)?stamp)$", re.IGNORECASE)
+_SECONDS = (1e9, 3e9)  # since 1970: 2001 to 2065
 # what a column with a role must be
 TEXT: tuple[str, Feature] = ("of type text", Category())
 NUMBER: tuple[str, Feature] = ("of type number", Number())
@@ -344,6 +350,8 @@ def propose(
 
     Integers, floats and decimals become `Number`, Booleans `Bool`, dates and times `Timestamp`,
     texts that repeat `Category`, lists of numbers of one size `Vector`, and lists of texts `Set`.
+    Integers are a `Category` if their name ends in "id", and a `Timestamp` if it is that of a time
+    and they may be seconds since 1970. A column that is `constant` in each query is of the query.
 
     Args:
         schema: The Arrow schema of the table.
@@ -362,15 +370,52 @@ def propose(
     """
     features: dict[str, Feature] = {}
     left_out: dict[str, str] = {}
+    of_query, first = constant(sample, columns.query)
     for field in schema:
-        if field.name in columns.others:
+        name = field.name
+        if name in columns.others:
             continue
-        proposal = _type(field, sample[field.name])
+        proposal = _type(field, sample[name].take(first) if name in of_query else sample[name])
         if isinstance(proposal, str):
-            left_out[field.name] = proposal
+            left_out[name] = proposal
+        elif name in of_query:
+            features[name] = dataclasses.replace(proposal, of="query")
         else:
-            features[field.name] = proposal
+            features[name] = proposal
     return features, left_out
+
+
+def constant(sample: Any, key: str) -> tuple[set[str], np.ndarray]:
+    """Finds the columns that are equal in all rows of each value of a key, and not in all rows.
+
+    Args:
+        sample: An Arrow table.
+        key: Name of the key, such as the query; the table may lack it.
+
+    Returns:
+        The names; and the index of the first row of each value of the key.
+    """
+    if key not in sample.schema.names:
+        return set(), np.array([], int)
+    _, first, group = np.unique(_codes(sample[key]), return_index=True, return_inverse=True)
+    several = np.bincount(group)[group] > 1
+    if len(np.unique(group[several])) < _QUERIES:
+        return set(), first
+    names = set()
+    for name in sample.schema.names:
+        codes = _codes(sample[name])
+        is_equal = codes is not None and bool((codes == codes[first][group]).all())
+        if name != key and is_equal and np.ptp(codes[several]):
+            names.add(name)
+    return names, first
+
+
+def _codes(column: Any) -> Any:
+    """A number for each value, the same for equal ones; None for lists and the like."""
+    if arrays.arrow().types.is_nested(column.type):
+        return None
+    encoded = arrays.plain(column).dictionary_encode("encode")
+    return encoded.indices.to_numpy(zero_copy_only=False)
 
 
 def whole(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, str]]:
@@ -443,13 +488,20 @@ def _type(field: Any, column: Any) -> Feature | str:
         return Bool()
     if types.is_temporal(kind):
         return Timestamp(parts=True)
-    if arrays.is_number(kind) and not is_encoded:
-        return Number()
-    if is_encoded and types.is_integer(kind):
-        return Category(dtype="int64")
+    is_identifier = types.is_integer(kind) and bool(is_encoded or _IDENTIFIER.search(field.name))
+    if arrays.is_number(kind) and not is_identifier:
+        return Timestamp(parts=True) if _is_time(field.name, column) else Number()
     if distinct > _MOST_DISTINCT * present:
-        return f"its texts almost all differ: {distinct} in {present} rows"
-    return Category()
+        values = "identifiers" if is_identifier else "texts"
+        return f"its {values} almost all differ: {distinct} in {present} rows"
+    return Category(dtype="int64") if is_identifier else Category()
+
+
+def _is_time(name: str, column: Any) -> bool:
+    if not arrays.arrow().types.is_integer(column.type) or not _TIME.search(name):
+        return False
+    ends = arrays.arrow().compute.min_max(column).as_py()
+    return bool(_SECONDS[0] <= ends["min"] and ends["max"] <= _SECONDS[1])
 
 
 def _of_lists(kind: Any, column: Any) -> Feature | str:

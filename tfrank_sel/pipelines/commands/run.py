@@ -114,10 +114,10 @@ def run(
 def print_configuration(given: Given) -> None:
     """Print the configuration, with a comment on each key.
 
-    With files, propose a type for each column without a role.
+    With files, propose a type for each column without a role, and the correction of clicks.
     """
-    configuration, left_out = proposed(given.load())
-    print(text(configuration, left_out), end="")
+    proposal = proposed(given.load())
+    print(text(proposal.configuration, proposal.left_out, proposal.clicks), end="")
 
 
 def _single(step: RunStep) -> None:

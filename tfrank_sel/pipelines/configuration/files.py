@@ -170,12 +170,15 @@ def _error(details: Any, file: str, origins: Mapping[str, str]) -> Configuration
     return ConfigurationError(key, reason, place((origin_keys or [key])[0], file, origins))
 
 
-def text(configuration: Configuration, left_out: Mapping[str, str] | None = None) -> str:
+def text(
+    configuration: Configuration, left_out: Mapping[str, str] | None = None, clicks: str = ""
+) -> str:
     """Returns a configuration as TOML, with a comment on each key.
 
     Args:
         configuration: The configuration.
         left_out: Columns that are not features, with the reasons, for comments.
+        clicks: Why the section `clicks` is as it is, for a comment.
 
     Example:
         >>> print(text(load()).splitlines()[1])
@@ -190,6 +193,7 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
         table = tomlkit.table()
         summary, _, _ = (inspect.getdoc(type(section)) or "").partition("\n\n")
         _comment(table, field.description or summary)
+        _comment(table, clicks if name == "clicks" else "")
         if isinstance(section, dict):
             for feature, value in section.items():
                 table[feature] = _item(value)

@@ -6,13 +6,16 @@ import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
+
+import numpy as np
 
 from tfrank_sel import features as feature_types
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import FORMATS, Columns, Reader, Schema, TableReader
-from tfrank_sel.data.formats.tables import readable
+from tfrank_sel.data.formats.arrays import floats, strings
+from tfrank_sel.data.formats.tables import constant, readable
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.section import choices
@@ -21,6 +24,10 @@ from tfrank_sel.refusals import received
 from tfrank_sel.training import has_lightgbm
 
 SPLITS = ("train", "validation", "test")
+# names of columns, in lower case
+POSITIONS = ("position", "rank", "slot", "display_position", "display_rank", "shown_position")
+SESSIONS = ("session", "session_id", "impression", "impression_id", "search_id", "request_id")
+QUERIES = ("query", "query_text", "user_query", "search_query", "search_term", "keywords", "text")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,20 +225,87 @@ def resolve(
     return configuration, inputs(configuration), left_out
 
 
-def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
-    """Returns a configuration with types for the features, proposed from a sample of the files.
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """A configuration proposed from a sample of the files.
 
     Args:
-        configuration: The configuration; its own types are kept.
+        configuration: The configuration.
+        left_out: The omitted columns, with the reasons.
+        clicks: Why clicks are corrected; empty if they are not.
+    """
 
-    Returns:
-        The configuration; and the omitted columns, with the reasons.
+    configuration: Configuration
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    clicks: str = ""
+
+
+def proposed(configuration: Configuration) -> Proposal:
+    """Proposes types for the features, and the correction of a log of clicks.
+
+    Args:
+        configuration: The configuration; its own types and its section `clicks` are kept.
 
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
     files = inputs(configuration)
-    return (configuration, {}) if files is None else _with_types(configuration, files)
+    if files is None:
+        return Proposal(configuration)
+    corrected, why = of_log(configuration, files)
+    return Proposal(*_with_types(corrected, inputs(corrected) or files), why)
+
+
+def of_log(configuration: Configuration, files: Inputs) -> tuple[Configuration, str]:
+    """Returns the configuration that corrects a log of clicks, if the files are one, and why.
+
+    They are if the label is 0 or 1, a number from 1 has the name of a position, and a column, which
+    may be `data.query`, tells the impressions apart: no two rows of one have the same position.
+    """
+    data, reader = configuration.data, files.reader
+    if configuration.clicks.position or data.propensity or not isinstance(reader, TableReader):
+        return configuration, ""
+    sample, _ = reader.sampled(files.learned, files.columns.required)
+    position = _named(sample, POSITIONS)
+    session = next((x for x in (data.query, *SESSIONS) if _is_impression(sample, x, position)), "")
+    labels = np.unique(floats(sample[data.label])).tolist()
+    is_log = position is not None and labels == [0.0, 1.0] and data.doc_id in sample.schema.names
+    if not is_log or not session:
+        return configuration, ""
+    query, found = data.query, f"{data.label} is 0 or 1, {position} a position"
+    if query == session:
+        others = constant(sample, session)[0]
+        texts = sample.select([x for x in sample.schema.names if x in others])
+        query = _named(texts, QUERIES) or ""
+        if not query:
+            return configuration, ""
+        found += f", and {session} an impression of {query}, whose items it shows at others, too"
+    clicks = {"position": position, "session": session}
+    sections = {"clicks": clicks, "data": {"query": query}}
+    update = {
+        name: getattr(configuration, name).model_copy(update=keys)
+        for name, keys in sections.items()
+    }
+    why = f"{found}: users examine the first positions most, so clicks are corrected for it."
+    return configuration.model_copy(update=update), why
+
+
+def _named(sample: Any, names: Sequence[str]) -> str | None:
+    """The first column of a sample with one of these names, in their order."""
+    there = {x.lower(): x for x in sample.schema.names}
+    return next((there[x] for x in names if x in there), None)
+
+
+def _is_impression(sample: Any, name: str, position: str | None) -> bool:
+    """Whether no two rows of a value of a column have one position, and some have several rows."""
+    if position is None or position == name or name not in sample.schema.names:
+        return False
+    places = floats(sample[position])
+    if not (places >= 1.0).all() or (places % 1.0).any():
+        return False
+    keys = np.unique(strings(sample[name]), return_inverse=True)[1]
+    pairs = len(np.unique(np.stack([keys, places]), axis=1).T)
+    return 2 * (keys.max(initial=0) + 1) <= len(keys) == pairs
 
 
 def _with_types(
@@ -241,6 +315,14 @@ def _with_types(
     for key, name in configuration.clicks.roles.items():
         if types.pop(name, None):
             left_out[name] = key
+    if session := configuration.clicks.session:
+        sample, _ = cast(TableReader, files.reader).sampled(files.learned, [session])
+        for name in constant(sample, session)[0] & {x for x, y in types.items() if y.of == "item"}:
+            left_out[name] = f"it is of {session}; labels are one for each query and item"
+            del types[name]
+    for name in [x for x in types if x.lower() in POSITIONS]:
+        left_out[name] = "a server does not know it before it ranks; see clicks.position"
+        del types[name]
     features = {name: _brief(feature) for name, feature in types.items()}
     features.update(configuration.features)
     return configuration.model_copy(update={"features": features}), left_out

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfrank_sel.data.formats import TableReader
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.ingestion.inputs import POSITIONS
 from tfrank_sel.pipelines.reporting import pages
 from tfrank_sel.refusals import received
 
@@ -84,7 +85,6 @@ def _described(config: Mapping[str, Any]) -> str:
     return f"{config['type']}{size}{of_query}"
 
 
-POSITIONS = ("position", "rank", "slot", "display_position", "display_rank", "shown_position")
 CEILING = 0.97  # share of the way from a random order to the order of the labels
 
 

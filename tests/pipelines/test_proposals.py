@@ -1,0 +1,114 @@
+"""What `config` proposes of a table: roles of columns, and the correction of clicks."""
+
+import tomllib
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+from tfrank_sel.pipelines.__main__ import app
+
+SESSIONS, SIZE, QUERIES = 120, 5, 24
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Impressions of a shop, with a click, columns of the session, and of the text."""
+    random = np.random.default_rng(3)
+    session, position = np.divmod(np.arange(SESSIONS * SIZE), SIZE)
+    query = session % QUERIES
+    text = np.array([f"words {x}" for x in range(QUERIES)])
+    count = len(session)
+    return {
+        "session": session + 7,
+        "query": text[query],
+        "item": np.char.add("i", (10 * query + random.integers(0, 9, count)).astype(str)),
+        "clicked": np.arange(count) % 3 == 0,
+        "position": position + 1,
+        "price": random.lognormal(size=count).round(2),
+        "brand_id": random.integers(0, 9, count),
+        "user_id": random.integers(0, 20, SESSIONS)[session],
+        "request_nr": (10 * session + 1).astype(float),
+        "device": np.array(["phone", "desktop"])[session % 5 // 3],
+        "ts": 1_750_000_000 + 60 * session,
+        "words": query % 4,
+        "row_id": np.arange(count),
+        "paid": random.integers(0, 9, count),
+    }
+
+
+def config(folder, table, *options):
+    parquet.write_table(pyarrow.table(table), folder / "log.parquet")
+    named = ["--data", str(folder / "log.parquet"), "--label", "clicked", "--doc-id", "item"]
+    result = CliRunner().invoke(app, ["config", *named, *options])
+    assert result.exit_code == 0, result.output
+    return tomllib.loads(result.stdout), result.stdout
+
+
+def without(table, *names):
+    return {name: x for name, x in table.items() if name not in names}
+
+
+def test_columns_of_the_query_identifiers_and_times_are_proposed_as_such(log, tmp_path):
+    table = {**without(log, "position"), "rank": log["position"]}
+    table["clicked"] = np.arange(len(table["rank"])) % 4  # grades, no clicks
+    found, text = config(tmp_path, table, "--query", "session")
+    assert found["features"] == {
+        "query": {"type": "category", "of": "query"},
+        "price": "number",
+        "brand_id": {"type": "category", "dtype": "int64"},
+        "user_id": {"type": "category", "of": "query", "dtype": "int64"},
+        "request_nr": {"type": "number", "of": "query"},
+        "device": {"type": "category", "of": "query"},
+        "ts": {"type": "timestamp", "of": "query", "parts": True},
+        "words": {"type": "number", "of": "query"},
+        "paid": "number",
+    }
+    assert "# row_id is omitted: its identifiers almost all differ: 600 in 600 rows" in text
+    assert "# rank is omitted: a server does not know it before it ranks" in text
+    assert "position" not in found["clicks"]
+
+
+def test_few_queries_and_columns_that_differ_once_are_of_items(log, tmp_path):
+    odd = log["device"].copy()
+    odd[1] = "tablet"
+    found, _ = config(tmp_path, {**log, "device": odd}, "--query", "session")
+    assert found["features"]["device"] == "category"
+    few = {name: x[: 19 * SIZE] for name, x in log.items()}
+    found, _ = config(tmp_path, without(few, "position", "row_id"), "--query", "session")
+    assert "query" not in str(found["features"]["words"])
+
+
+@pytest.mark.parametrize("query", ["session", "query"])
+def test_the_correction_of_clicks_is_proposed_for_a_log_of_impressions(log, tmp_path, query):
+    found, text = config(tmp_path, log, "--query", query)
+    assert found["data"]["query"] == "query"
+    roles = {"position": "position", "session": "session"}
+    assert {x: found["clicks"][x] for x in roles} == roles
+    assert found["features"] == {
+        "price": "number",
+        "brand_id": {"type": "category", "dtype": "int64"},
+        "words": {"type": "number", "of": "query"},
+        "paid": "number",
+    }
+    told = " ".join(text.split("\n# ")).replace("\n", " ")
+    assert "clicked is 0 or 1, position a position" in told
+    assert "device is omitted: it is of session; labels are one for each query and item" in told
+
+
+@pytest.mark.parametrize(
+    ("changed", "options"),
+    [
+        ({"clicked": np.arange(SESSIONS * SIZE) % 3}, ()),  # grades
+        ({"position": np.ones(SESSIONS * SIZE, int)}, ()),  # no impression
+        ({"position": np.arange(SESSIONS * SIZE) % SIZE}, ()),  # from 0
+        ({"query": None}, ()),  # no text
+        ({}, ("--propensity", "price")),  # corrected already
+    ],
+)
+def test_no_correction_is_proposed_where_there_is_none(log, tmp_path, changed, options):
+    table = {name: x for name, x in {**log, **changed}.items() if x is not None}
+    found, _ = config(tmp_path, table, "--query", "session", *options)
+    assert (found["data"]["query"], "position" in found["clicks"]) == ("session", False)
