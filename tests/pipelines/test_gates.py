@@ -223,7 +223,7 @@ def untrained(monkeypatch):
 
 
 ENDS = "gates.zero: train: features[2]: expected values other than 0, as in the reference. "
-VANISHED = "train: 1 anomalies; features[2]"
+VANISHED = "train: 1 anomaly; features[2]"
 OF_SECOND = "gates.features.'features[2]'.zero"
 
 

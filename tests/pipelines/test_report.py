@@ -1,3 +1,4 @@
+import dataclasses
 import html
 import json
 import re
@@ -16,9 +17,10 @@ from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Records
-from tfrank_sel.pipelines.reporting import card
+from tfrank_sel.pipelines.reporting import card, verdict
 from tfrank_sel.pipelines.run.results import Run
 from tfrank_sel.training.fitting import MemberFit, Trained, each_once
 
@@ -59,6 +61,7 @@ def made(tmp_path_factory):
     }
     sets = {
         "data": {"label": "clicked", "slice_by": "'country <i>'"},
+        "features": {f"'{name}'": "number" for name in NUMBERS},  # `config` leaves out position
         "training": {"loss.class": "SoftmaxLoss", "epochs": 40, "learning_rate": 0.05},
         "blessing": {"min_queries": 99, "min_slice_queries": 1},
         "model": {"hidden_units": "[8]", "dropout": 0.0, "trees": "false"},
@@ -115,6 +118,44 @@ def listed(page, after):
     """The items of a list of the page."""
     found = page.read_text().partition(after)[2].partition("</ul>")[0]
     return [html.unescape(x).strip() for x in found.split("<li>")[1:]]
+
+
+def test_the_page_begins_with_the_difference_and_what_to_do(page):
+    head = html.unescape(page.read_text()).partition('<strong class="headline">')[2]
+    headline, _, rest = head.partition("</strong>")
+    assert headline == (
+        "+0.0 % NDCG@10, compared with the baseline (+0.0 to +0.0): no significant difference"
+    )
+    steps = re.findall(r'<p class="next">next: (.*?)</p>', rest)
+    assert steps == [
+        "delete after from [features], or, if known before: --allow-leaks 'after'",
+        "delete position from [features]",
+        "evaluate on more than 80 queries, or add features that matter",
+    ]
+
+
+def test_a_headline_is_of_clicks_and_slices_that_lose_are_named():
+    def compared(ours, low, high, queries=50):
+        return MetricComparison(0.5, ours, low, high, queries)
+
+    slices = {
+        "all": {"NDCG@10": compared(0.6, 0.08, 0.12)},
+        "device phone": {"NDCG@10": compared(0.45, -0.07, -0.03), "MRR": compared(0.5, -0.1, 0.1)},
+        "device tv": {"NDCG@10": compared(0.4, -0.2, -0.01, queries=9)},  # too few
+    }
+    found = Evaluation(slices, {})
+    assert verdict.headline(found, "NDCG@10") == (
+        "+20 % NDCG@10, compared with the baseline (+16 to +24)"
+    )
+    assert verdict.losses(found, 30) == (
+        "Worse on 1 of 3 values of slices: "
+        "device phone: -10 % NDCG@10, compared with the baseline (-14 to -6)"
+    )
+    assert verdict.losses(found, 99) == ""
+    logged = {"clicks per session": MetricComparison(0.93, 1.116, 0.16, 0.22, 75)}
+    assert verdict.headline(dataclasses.replace(found, clicks=logged), "NDCG@10") == (
+        "+20 % clicks per session, compared with the logged order (+17 to +24)"
+    )
 
 
 def test_the_page_judges_in_sentences(page):

@@ -165,4 +165,5 @@ def _reference(run: str | Path) -> statistics.Statistics:
 def _tell(split: str, anomalies: list[gating.Anomaly], folder: Path, step: Activity) -> None:
     schema.write(anomalies, folder / "anomalies" / f"{split}.json")
     worst = max(anomalies, key=lambda x: (x.distance or 0.0, x.count), default=None)
-    step.tell(f"{split}: {len(anomalies)} anomalies" + (f"; {worst}" if worst else ""))
+    count = "1 anomaly" if len(anomalies) == 1 else f"{len(anomalies)} anomalies"
+    step.tell(f"{split}: {count}" + (f"; {worst}" if worst else ""))

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -230,14 +230,19 @@ def execute(
         if is_dry:
             _tell_plan(job, force, console)
             return
-        result = execution.carry_out(job, Progress(console), only=only, force=force)
+        result, steps = execution.carry_out(job, Progress(console), only=only, force=force), []
         if result and only is None:
-            from tfrank_sel.pipelines.reporting import tables
+            from tfrank_sel.pipelines.reporting import tables, verdict
 
+            judged = verdict.Verdict.of(result)
+            steps = judged.next
+            console.print(judged.headline, style="bold", highlight=False, markup=False)
+            if judged.losses:
+                console.print(judged.losses, style="red", highlight=False, markup=False)
             for table in tables.tables(result):
                 console.print(table)
     if only in (None, "push"):
-        _tell_pushed(job.path, console)
+        _tell_pushed(job.path, steps, console)
 
 
 def _tell_plan(job: Job, force: str | None, console: Console) -> None:
@@ -251,8 +256,10 @@ def _tell_plan(job: Job, force: str | None, console: Console) -> None:
     print("dry run: nothing is written")
 
 
-def _tell_pushed(output: Path, console: Console) -> None:
-    """Prints where the model is, or why it is not published."""
+def _tell_pushed(output: Path, steps: Sequence[str], console: Console) -> None:
+    """Prints where the model is, or why it is not published, and what to do next."""
+    for step in steps:
+        console.print(f"next: {step}", highlight=False, markup=False)
     pushed = json.loads((output / "push" / "pushed.json").read_text())
     if not pushed["blessed"]:
         for reason in pushed["reasons"]:

@@ -156,21 +156,30 @@ def _of_data(run: "Run") -> Iterator[str]:
             yield f"The splits train and {group['split']} share queries: {group['received']}."
 
 
-def _of_position(run: "Run") -> Iterator[str]:
+def positions(run: "Run") -> list[tuple[str, bool]]:
+    """Returns the columns that look like positions and are not corrected for, by name, and whether
+    each is a feature.
+
+    Args:
+        run: The run.
+    """
     features, given, data = run.records.layout.features, run.job.inputs, run.configuration.data
     corrected = run.configuration.clicks.position or data.propensity
     names = list(features)
     if given is not None and isinstance(given.reader, TableReader):
         names = given.reader.schema(given.sources[0].path).names
-    for name in names:
-        if name.lower() not in POSITIONS:
-            continue
-        if name in features:
+    named = [x for x in names if x.lower() in POSITIONS and x != data.label]
+    return [(x, x in features) for x in named if x in features or corrected is None]
+
+
+def _of_position(run: "Run") -> Iterator[str]:
+    for name, is_feature in positions(run):
+        if is_feature:
             yield (
                 f"{name} is a feature. A server does not know the position of an item before it is "
                 "ranked: leave it out, and correct clicks for it by clicks.position."
             )
-        elif corrected is None and name != data.label:
+        else:
             yield (
                 f"The files have {name}, and nothing corrects the labels for it. If they are "
                 "clicks, the first items have too many: see clicks.position."

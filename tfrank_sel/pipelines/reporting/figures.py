@@ -231,6 +231,6 @@ def _svg(
     for outside in (r"<metadata>.*?</metadata>", r"<!--.*?-->\s*", r' xmlns(:xlink)?="[^"]*"'):
         text = re.sub(outside, "", text, flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)
-    style = f'style="flex-basis: {5.6 * width:.0f}rem"'
+    style = f'style="flex: 1 1 {5.6 * width:.0f}rem; max-width: {8.0 * width:.0f}rem"'
     element = f'<svg role="img" aria-label="{html.escape(alternative)}" {style}'
     return re.sub(r'<svg width="[^"]*" height="[^"]*"', element, text, count=1)

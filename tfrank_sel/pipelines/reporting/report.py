@@ -23,6 +23,7 @@ from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
 from tfrank_sel.pipelines.reporting import card, figures, pages
+from tfrank_sel.pipelines.reporting.verdict import Verdict
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -63,6 +64,7 @@ def write(run: "Run") -> Path:
     page = pages.render(
         "report.html.jinja",
         told=told,
+        verdict=Verdict.of(run),
         warnings=[*card.warnings(run), *filter(None, [champion and card.itself(champion)])],
         ceiling=card.ceiling(measured, "NDCG@10"),
         kinds=_kinds(told["features"]),

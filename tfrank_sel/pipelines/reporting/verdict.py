@@ -1,0 +1,142 @@
+"""Verdict of a run: what its model gains or loses, and what to do next."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tfrank_sel.pipelines.analysis import leakage
+from tfrank_sel.pipelines.configuration.data import whole
+from tfrank_sel.pipelines.evaluation.evaluation import (
+    ERROR,
+    PER_SESSION,
+    Evaluation,
+    MetricComparison,
+)
+from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.reporting import card
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
+
+MOST = 3  # lines, and slices in a line
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A verdict of a run.
+
+    Args:
+        headline: The relative difference, with its 95 % interval.
+        losses: The slices that are significantly worse; empty if none is.
+        next: What to do, from what the run found; at most `MOST` lines.
+    """
+
+    headline: str
+    losses: str
+    next: list[str]
+
+    @classmethod
+    def of(cls, run: "Run") -> "Verdict":
+        """Returns the verdict of a run whose model is pushed."""
+        rules = run.configuration.blessing
+        least = rules.min_slice_queries
+        steps = [*_steps(run, dict(_worse(run.evaluation, least)))][:MOST]
+        return cls(headline(run.evaluation, rules.metric), losses(run.evaluation, least), steps)
+
+
+def headline(evaluation: Evaluation, metric: str) -> str:
+    """Returns what the model gains: clicks per session if there is a log, or else the metric.
+
+    Args:
+        evaluation: The evaluation of the model.
+        metric: Name of the metric.
+    """
+    if compared := evaluation.clicks.get(PER_SESSION):
+        return relative(compared, PER_SESSION, "logged order")
+    return relative(evaluation.overall[metric], metric, evaluation.against)
+
+
+def relative(compared: MetricComparison, metric: str, against: str) -> str:
+    """Describes a difference as a share of the other model's value.
+
+    Args:
+        compared: The comparison.
+        metric: Name of the metric.
+        against: Name of the other model.
+
+    Example:
+        >>> relative(MetricComparison(0.93, 1.116, 0.16, 0.22, 75), PER_SESSION, "logged order")
+        '+20 % clicks per session, compared with the logged order (+17 to +24)'
+        >>> relative(MetricComparison(0.5, 0.49, -0.03, 0.01, 75), "NDCG@10", "baseline")
+        '-2.0 % NDCG@10, compared with the baseline (-6.0 to +2.0): no significant difference'
+    """
+    values = [compared.ours - compared.baseline, compared.low, compared.high]
+    unit = ""
+    if compared.baseline > 0.0:
+        unit, values = " %", [100.0 * x / compared.baseline for x in values]
+    digits = 0 if unit and max(map(abs, values)) >= 10.0 else 1 if unit else 3
+    change, low, high = (f"{x:+.{digits}f}" for x in values)
+    named = f"a {against}" if against == "random order" else f"the {against}"
+    told = f"{change}{unit} {metric}, compared with {named} ({low} to {high})"
+    is_sure = compared.low > 0.0 or compared.high < 0.0
+    return told if is_sure else f"{told}: no significant difference"
+
+
+def losses(evaluation: Evaluation, least: int) -> str:
+    """Returns the slices that are significantly worse, as a sentence; empty if none is.
+
+    Args:
+        evaluation: The evaluation of the model.
+        least: Minimum number of queries of a slice.
+    """
+    worse = [*_worse(evaluation, least)]
+    tried = sum(len(x) for name, x in evaluation.slices.items() if name != OVERALL)
+    first = [
+        f"{name}: {relative(compared, metric, evaluation.against)}"
+        for (name, metric), compared in worse[:MOST]
+    ]
+    more = [f"{len(worse) - MOST} more"] if len(worse) > MOST else []
+    named = "; ".join([*first, *more])
+    return f"Worse on {len(worse)} of {tried} values of slices: {named}" if worse else ""
+
+
+def _worse(
+    evaluation: Evaluation, least: int
+) -> Iterator[tuple[tuple[str, str], MetricComparison]]:
+    """The slices and metrics of which the model is significantly worse, the worst first."""
+    found = []
+    for name, comparisons in evaluation.slices.items():
+        for metric, compared in comparisons.items():
+            is_worse = compared.low > 0.0 if metric == ERROR else compared.high < 0.0
+            if name != OVERALL and compared.queries >= least and is_worse:
+                share = (compared.ours - compared.baseline) / (compared.baseline or 1.0)
+                found.append((abs(share), (name, metric), compared))
+    found.sort(key=lambda x: -x[0])
+    yield from ((key, compared) for _, key, compared in found)
+
+
+def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Iterator[str]:
+    configuration, evaluation = run.configuration, run.evaluation
+    rules = configuration.blessing
+    leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
+    late = dict.fromkeys(whole(x.feature) for x in leaks)
+    if names := ", ".join(x for x in late if x not in rules.allow_leaks):
+        yield f"delete {names} from [features], or, if known before: --allow-leaks '{names}'"
+    for name, is_feature in card.positions(run):
+        yield (
+            f"delete {name} from [features]"
+            if is_feature
+            else (f"correct clicks for position: --set clicks.position={name}")
+        )
+    if configuration.clicks.position and PER_SESSION not in evaluation.clicks:
+        yield "name the session, to learn what the new order earns: --set clicks.session=COLUMN"
+    for column in configuration.data.slice_by:
+        is_known = column in configuration.features
+        if not is_known and any(x.startswith(f"{column} ") for x, _ in worse):
+            yield f'let the model know {column}: {column} = {{type = "category", of = "query"}}'
+    if worse:
+        worst, metric = next(iter(worse))
+        yield f"compare queries of {worst} with others: {metric} is worse there"
+    overall = evaluation.overall[rules.metric]
+    if overall.low <= 0.0 <= overall.high:
+        yield f"evaluate on more than {overall.queries} queries, or add features that matter"
