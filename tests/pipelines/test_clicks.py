@@ -154,6 +154,26 @@ def test_a_log_of_repeated_queries_needs_sessions(log, tmp_path):
         by_clicks.compare(zeros, lists, folder, settings, gain="exponential", seed=0)
 
 
+def test_features_that_are_known_after_the_click_are_found_in_the_log(log, tmp_path):
+    random, clicked = np.random.default_rng(2), log["clicked"] == 1
+    count = len(clicked)
+    late = {
+        "cart": (clicked & (random.random(count) < 0.35)).astype(int),
+        "dwell": np.where(clicked, random.random(count), np.nan),
+        "state": np.where(clicked, "opened", "shown"),
+    }
+    before = {"stock": random.random(count), "shop": log["doc"].astype(str)}
+    for name, columns in (("late", late | before), ("before", before)):
+        parquet.write_table(pa.table(log | columns), tmp_path / f"{name}.parquet")
+        output = tmp_path / name
+        assert ingest(tmp_path / f"{name}.parquet", output).exit_code == 0
+        done = CliRunner().invoke(app, ["analyze", f"--output={output}"])
+        assert done.exit_code == 0, done.output
+        path = output / "analyze" / "anomalies" / "train.json"
+        found = {x["feature"] for x in json.loads(path.read_text()) if x["rule"] == "leak"}
+        assert found == (late.keys() if name == "late" else set())
+
+
 def test_the_position_is_no_feature(log, tmp_path):
     parquet.write_table(pa.table(log), tmp_path / "log.parquet")
     done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"features.place": "number"})

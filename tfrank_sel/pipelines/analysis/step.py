@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from pyarrow import parquet
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
-from tfrank_sel.models.preparation import columns
+from tfrank_sel.data.formats import Columns, Schema, tables
+from tfrank_sel.models.preparation import column_names, columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
@@ -19,6 +21,7 @@ from tfrank_sel.pipelines.configuration.data import Gates, whole
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.console import Activity, Progress
 from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion import clicks
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Records
 from tfrank_sel.pipelines.runners import Options
@@ -99,7 +102,9 @@ def analyze(
         of_train = anomalies_of_schema.setdefault("train", [])
         if before is not None:
             of_train += anomalies(before, own["train"], of="the reference")
-        of_train += _leaks(splits["train"], gates)
+        leaks = {x.feature: x for x in _leaks_of_log(job, records.layout, gates)}
+        leaks |= {x.feature: x for x in _leaks(splits["train"], gates)}
+        of_train += leaks.values()
         report = folders.read_json(job.path / "ingest" / "ingest.json")
         lists = {split: counts["lists"] for split, counts in report["splits"].items()}
         shared = leakage.of_splits(report.get("shared_queries", {}), lists, gates)
@@ -112,14 +117,51 @@ def analyze(
 
 def _leaks(split: DataSplit, gates: Gates) -> Iterator[Anomaly]:
     """Finds features that leak the label, in a sample of lists."""
-    layout, lists = split.layout, split.sample()
+    lists = split.sample()
     mask = ~np.isnan(lists.labels)
-    labels, numbers = lists.labels[mask], np.nonzero(mask)[0]
-    rows = columns(layout.features, tf.constant(lists.inputs["features"][mask], tf.float64))
-    names, values = [*split.statistics.names, *layout.texts], [rows.numpy()]
-    if layout.texts:
-        values.append(leakage.of_texts(lists.inputs["texts"][mask], labels, numbers))
-    yield from leakage.of_features(names, np.hstack(values), labels, numbers, gates)
+    texts = lists.inputs["texts"][mask] if split.layout.texts else None
+    numbers = lists.inputs["features"][mask]
+    lists_of_items = np.nonzero(mask)[0]
+    return _leaks_of(split.layout, numbers, texts, lists.labels[mask], lists_of_items, gates)
+
+
+def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
+    """Finds features that leak the clicks of a log.
+
+    Labels without position bias are means over impressions, which no feature of one impression
+    orders.
+    """
+    path, settings = job.path / "ingest" / "clicks" / clicks.FIRST, job.configuration.clicks
+    if not path.exists() or job.inputs is None:
+        return
+    own = job.inputs.columns
+    roles = Columns(settings.session or own.query, own.label, own.doc_id, layout.features)
+    table = parquet.read_table(path)
+    place = (str(path), np.arange(table.num_rows))
+    rows = tables.of_table(place, table, Schema(layout.features, columns=roles))
+    lists = np.unique(rows.queries.astype(str), return_inverse=True)[1]
+    order = np.argsort(lists, kind="stable")
+    rows, lists = rows.take(order), lists[order]
+    texts = rows.texts
+    if texts is not None:
+        texts = np.array([[x.encode() for x in row] for row in texts], object)
+    yield from _leaks_of(layout, rows.features, texts, rows.labels, lists, gates)
+
+
+def _leaks_of(
+    layout: Schema,
+    numbers: np.ndarray,
+    texts: np.ndarray | None,
+    labels: np.ndarray,
+    lists: np.ndarray,
+    gates: Gates,
+) -> Iterator[Anomaly]:
+    """Finds features of items that leak their labels."""
+    values = [columns(layout.features, tf.constant(numbers, tf.float64)).numpy()]
+    if texts is not None:
+        values.append(leakage.of_texts(texts, labels, lists))
+    names = [*column_names(layout.features), *layout.texts]
+    return leakage.of_features(names, np.hstack(values), labels, lists, gates)
 
 
 def _described(split: statistics.Statistics) -> str:

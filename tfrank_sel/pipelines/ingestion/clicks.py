@@ -21,6 +21,8 @@ from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 PROPENSITIES = "propensities.json"
 SHOWN = "shown.parquet"  # what users saw, with columns named by their roles
+FIRST = "first.parquet"  # rows of the training files as they are, to find leaks of clicks in them
+_FIRST = 50_000
 
 
 def corrected(
@@ -28,8 +30,8 @@ def corrected(
 ) -> tuple[Inputs, clicks.Propensities]:
     """Writes the tables of a log with labels without position bias, one file for each split.
 
-    The propensities are those of the training files, which are written, too, as is the log that the
-    test split is part of.
+    The propensities are those of the training files, which are written, too. So are the log that
+    the test split is part of, and the first rows of the training files.
 
     Args:
         inputs: The log: one row for each item that was shown, with its click as label.
@@ -66,6 +68,8 @@ def corrected(
         with told(tell):
             propensities = clicks.estimate(log, settings.method, unconnected=unconnected)
         propensities.save(folder / PROPENSITIES)
+        with readable(paths[learned][0], "columns that Parquet can hold"):
+            parquet.write_table(figures[learned].columns.slice(0, _FIRST), folder / FIRST)
         correction = (roles["click"], settings.correction, settings.least)
         numbers = _numbers(inputs)
         for split, whole in figures.items():
