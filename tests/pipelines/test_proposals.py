@@ -94,7 +94,7 @@ def test_the_correction_of_clicks_is_proposed_for_a_log_of_impressions(log, tmp_
         "paid": "number",
     }
     told = " ".join(text.split("\n# ")).replace("\n", " ")
-    assert "clicked is 0 or 1, position a position" in told
+    assert "Proposed, since clicked is 0 or 1, position the place of an item" in told
     assert "device is omitted: it is of session; labels are one for each query and item" in told
 
 

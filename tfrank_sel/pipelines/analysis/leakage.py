@@ -45,7 +45,7 @@ def of_features(
         [('a', 1.0)]
     """
     agree, total = agreement(rows, labels, lists)
-    expected = "a rank correlation with the label of at most {}: is it known before?"
+    expected = "a rank correlation with the label of at most {}, if it is known before"
     whole = set()
     for i, how in enumerate(("its values", "whether it is missing")):
         values = np.abs(agree[i]).tolist(), total[i].tolist()

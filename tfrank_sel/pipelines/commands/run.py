@@ -258,21 +258,21 @@ def _tell_plan(job: Job, force: str | None, console: Console) -> None:
 
 def _tell_pushed(output: Path, steps: Sequence[str], console: Console) -> None:
     """Prints where the model is, or why it is not published, and what to do next."""
-    for step in steps:
-        console.print(f"next: {step}", highlight=False, markup=False)
     pushed = json.loads((output / "push" / "pushed.json").read_text())
     if not pushed["blessed"]:
         for reason in pushed["reasons"]:
             print(f"not blessed: {reason}", file=sys.stderr)
         where = output / "push" / "blessing.json"
         print(f"nothing is published; see {where}", file=sys.stderr)
+        if steps:
+            _tell_next(steps, console)
         raise typer.Exit(3)
     damage = stores.difference(pushed["saved_model"], output / "export" / "saved_model")
     if damage is not None:
         again = "`run --from push` publishes the model again"
         print(f"{damage} was removed or changed: {again}", file=sys.stderr)
         raise typer.Exit(3)
-    console.print("Next:", style="bold")
+    _tell_next(steps, console)
     base, _, _ = pushed["saved_model"].rpartition("/")
     request = output / "export" / folders.REQUEST
     [one_query] = {*request.parent.glob("one_query.*")} - {request}
@@ -282,6 +282,12 @@ def _tell_pushed(output: Path, steps: Sequence[str], console: Console) -> None:
     print(f"tfrank-sel-serving rank --file {one_query}{name}")
     if request.exists():  # absent from older runs
         print(f"curl -d @{request} http://localhost:8501/v1/models/{model}:predict")
+
+
+def _tell_next(steps: Sequence[str], console: Console) -> None:
+    console.print("Next:", style="bold")
+    for step in steps:
+        console.print(step, highlight=False, markup=False)
 
 
 def _tell_interrupted(output: str) -> None:

@@ -272,21 +272,21 @@ def of_log(configuration: Configuration, files: Inputs) -> tuple[Configuration, 
     is_log = position is not None and labels == [0.0, 1.0] and data.doc_id in sample.schema.names
     if not is_log or not session:
         return configuration, ""
-    query, found = data.query, f"{data.label} is 0 or 1, {position} a position"
+    query, found = data.query, f"{data.label} is 0 or 1, {position} the place of an item"
     if query == session:
         others = constant(sample, session)[0]
         texts = sample.select([x for x in sample.schema.names if x in others])
         query = _named(texts, QUERIES) or ""
         if not query:
             return configuration, ""
-        found += f", and {session} an impression of {query}, whose items it shows at others, too"
+        found += f", and {session} an impression of {query}"
     clicks = {"position": position, "session": session}
     sections = {"clicks": clicks, "data": {"query": query}}
     update = {
         name: getattr(configuration, name).model_copy(update=keys)
         for name, keys in sections.items()
     }
-    why = f"{found}: users examine the first positions most, so clicks are corrected for it."
+    why = f"Proposed, since {found}: users examine the first places most."
     return configuration.model_copy(update=update), why
 
 

@@ -51,9 +51,13 @@ def headline(evaluation: Evaluation, metric: str) -> str:
         evaluation: The evaluation of the model.
         metric: Name of the metric.
     """
+    return relative(*_first(evaluation, metric))
+
+
+def _first(evaluation: Evaluation, metric: str) -> tuple[MetricComparison, str, str]:
     if compared := evaluation.clicks.get(PER_SESSION):
-        return relative(compared, PER_SESSION, "logged order")
-    return relative(evaluation.overall[metric], metric, evaluation.against)
+        return compared, PER_SESSION, "logged order"
+    return evaluation.overall[metric], metric, evaluation.against
 
 
 def relative(compared: MetricComparison, metric: str, against: str) -> str:
@@ -137,6 +141,6 @@ def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Ite
     if worse:
         worst, metric = next(iter(worse))
         yield f"compare queries of {worst} with others: {metric} is worse there"
-    overall = evaluation.overall[rules.metric]
-    if overall.low <= 0.0 <= overall.high:
-        yield f"evaluate on more than {overall.queries} queries, or add features that matter"
+    first, _, _ = _first(evaluation, rules.metric)
+    if first.low <= 0.0 <= first.high:
+        yield f"evaluate on more than {first.queries} queries, or add features that matter"
