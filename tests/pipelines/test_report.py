@@ -190,6 +190,39 @@ def test_all_that_is_wrong_with_a_run_is_warned_of(made, page):
     assert f"<p>{most}</p>" in page.read_text()
 
 
+def test_nothing_is_warned_of_where_all_of_it_is_put_right(tmp_path):
+    files = {}
+    for number, split in enumerate(("train", "validation", "test")):
+        random, shape = np.random.default_rng(number), [150, 10]
+        first, second = random.normal(size=[2, *shape])
+        clicked = random.random(shape) < 1.0 / (1.0 + np.exp(2.0 - 1.5 * (first + second)))
+        columns = {
+            "query_id": np.repeat(np.arange(150) + 1_000 * number, 10),
+            "clicked": clicked.ravel().astype(int),
+            "position": np.tile(np.arange(1, 11), 150),
+            "examined": np.tile(1.0 / np.arange(1, 11), 150),
+            "after": np.where(clicked.ravel(), 1.0, np.nan),
+            "first": first.ravel(),
+            "second": second.ravel(),
+        }
+        parquet.write_table(pa.table(columns), tmp_path / f"{split}.parquet")
+        files[split] = tmp_path / f"{split}.parquet"
+    sets = {
+        "data": {"label": "clicked", "propensity": "examined"},
+        "features": {"first": "number", "second": "number"},
+        "training": {"loss.class": "SoftmaxLoss", "epochs": 15, "learning_rate": 0.03},
+        "model": {"hidden_units": "[8]", "dropout": 0.0, "trees": "false"},
+        "evaluation": {"baseline": "false"},
+    }
+    options = [f"{x}.{key}={y}" for x, own in sets.items() for key, y in own.items()]
+    done = invoke(files, tmp_path / "out", *(x for y in options for x in ("--set", y)))
+    assert done.exit_code == 0, (done.output, done.exception)
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert 'id="warnings"' not in text
+    assert re.search(r'class="headline">\+\d+ % NDCG@10, compared with a random order', text)
+    assert 'class="next"' not in text
+
+
 def test_a_position_that_is_no_feature_must_be_corrected(made):
     def warned(clicks=None, **data):
         sections = {
