@@ -31,7 +31,7 @@ LOG = "exports/2026-11.parquet"
 # What README's commands name, and what a user replaces it by.
 OWN = {
     "'logs/*.parquet'": f"'{LOG}'",
-    "--query session": "--query search_id",
+    "--query query": "--query search_id",
     "--label clicked": "--label bought",
     "--doc-id item": "--doc-id sku",
 }
