@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from pyarrow import parquet
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
-from tfrank_sel.data import stores
+from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Schema, tables
 from tfrank_sel.models.preparation import column_names, columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
@@ -136,7 +135,7 @@ def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
         return
     own = job.inputs.columns
     roles = Columns(settings.session or own.query, own.label, own.doc_id, layout.features)
-    table = parquet.read_table(path)
+    table = formats.table([str(path)], others=True).columns
     place = (str(path), np.arange(table.num_rows))
     rows = tables.of_table(place, table, Schema(layout.features, columns=roles))
     lists = np.unique(rows.queries.astype(str), return_inverse=True)[1]
