@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel.ops import pairs
+from tfrank_sel.ops import layout, pairs
 from tfrank_sel.ops.pairs import Items
 
 RNG = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def sums_and_gradient(pairing: str, items: Items) -> tuple[tf.Tensor, tf.Tensor]
 def test_each_pair_counts_once(
     size: int, at_a_time: int, pairing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(layout, "terms", lambda: at_a_time)
     items = items_of(size)
     for actual, wanted in zip(
         sums_and_gradient(pairing, items), expected(pairing, items), strict=True
@@ -70,7 +70,7 @@ def test_each_pair_counts_once(
 def test_lists_of_unknown_size_are_summed_alike(
     pairing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_A_TIME", 1000)
+    monkeypatch.setattr(layout, "terms", lambda: 1000)
     shapes = Items(*(tf.TensorSpec([None, None], x.dtype) for x in items_of(1)))
     in_graph, under_xla = (
         tf.function(
@@ -91,7 +91,7 @@ def test_lists_of_unknown_size_are_summed_alike(
 def test_second_derivatives_are_exact_in_blocks(
     pairing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs, "PAIRS_AT_A_TIME", 1000)
+    monkeypatch.setattr(layout, "terms", lambda: 1000)
     items, direction = items_of(70), RNG.normal(size=[3, 70])
     with tf.GradientTape() as tape:
         tape.watch(items.scores)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given, settings, strategies as st
 
 from tests.references import topk as reference
-from tfrank_sel.ops import symmetric
+from tfrank_sel.ops import layout, symmetric
 
 RNG = np.random.default_rng(0)
 
@@ -85,7 +85,8 @@ def test_soft_kth_equals_its_plain_form(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 999)))
     x = rng.normal(0.0, spread, (3, size)).round(data.draw(st.sampled_from([0, 4])))
     dtype = data.draw(st.sampled_from(["float32", "float64"]))
-    assert_as_plain(x, k, k * tau, dtype)
+    with layout.traced_for(data.draw(st.sampled_from(["CPU", "GPU"]))):
+        assert_as_plain(x, k, k * tau, dtype)
 
 
 @pytest.mark.parametrize("k", [1, 5, 6, 7, 20])
@@ -109,9 +110,11 @@ def test_k_of_100_among_2000() -> None:
         assert_as_plain(RNG.normal(size=[1, 2000]), 100, 100 * tau)
 
 
+@pytest.mark.parametrize("device", ["CPU", "GPU"])
 @pytest.mark.parametrize("x", [[3.0, -math.inf, 1.0], [-math.inf] * 3])
-def test_too_few_items_have_no_kth(x: list[float]) -> None:
-    kth, grad = value_and_gradient(np.array([x]), 3, 1.0, "float32")
+def test_too_few_items_have_no_kth(x: list[float], device: str) -> None:
+    with layout.traced_for(device):
+        kth, grad = value_and_gradient(np.array([x]), 3, 1.0, "float32")
     assert kth == [-math.inf]
     assert np.all(grad == 0.0)
 
@@ -139,11 +142,13 @@ def test_graphs_of_any_known_shape_agree(shape: tuple, jit_compile: bool) -> Non
     np.testing.assert_allclose(gradient(tf.constant(x, tf.float32)), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("device", ["CPU", "GPU"])
 @pytest.mark.parametrize("batch_size", [None, 24, 21])
-def test_blocks_of_lists_equal_the_whole(batch_size: int | None, monkeypatch) -> None:
+def test_blocks_of_lists_equal_the_whole(batch_size, device, monkeypatch) -> None:
     x = RNG.normal(size=[21 if batch_size is None else batch_size, 50])
     expected = value_and_gradient(x, 4, 0.3, "float32")
-    monkeypatch.setattr("tfrank_sel.ops.symmetric.SCORES", 400)  # 8 lists
+    monkeypatch.setattr(symmetric, "SCORES", 400)  # 8 lists
+    monkeypatch.setattr(layout, "terms", lambda: 400)
     spec = [tf.TensorSpec([batch_size, 50], tf.float32)]
 
     @tf.function(jit_compile=True, input_signature=spec, autograph=False)
@@ -151,7 +156,9 @@ def test_blocks_of_lists_equal_the_whole(batch_size: int | None, monkeypatch) ->
         kth = symmetric.soft_kth_largest(x, 4, 0.3)
         return kth, tf.gradients(kth, x)[0]
 
-    for actual, wanted in zip(both(tf.constant(x, tf.float32)), expected, strict=True):
+    with layout.traced_for(device):
+        found = both(tf.constant(x, tf.float32))
+    for actual, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-7)
 
 

@@ -1,7 +1,8 @@
 """Sums over the items behind each item, in lists sorted by descending labels.
 
 Labels, scores and masks are `[batch_size, list_size]`, padding is last, and items of equal labels
-form a group. Time is linear in the list size, up to a logarithmic factor.
+form a group. Time is linear in the list size, up to a logarithmic factor. On a GPU, each item of
+short lists is compared with all others instead, in one operation in place of a sequence of them.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.ops import ranking
+from tfrank_sel.ops import layout, ranking
 
 
 class LabelGroups(NamedTuple):
@@ -104,8 +105,14 @@ def sum_exp_behind(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     x = tf.where(mask, x, least)
     [negative_top] = _least_behind(tf.stop_gradient(-x))
     top = -negative_top
-    exp = tf.where(mask, tf.exp(x - top), tf.zeros_like(x))
-    total = _decayed_sums(exp, tf.exp(top[:, 1:] - top[:, :-1]))
+    if _is_compared(x):
+        counts = _is_behind(x) & mask[:, tf.newaxis, :]
+        exponents = x[:, tf.newaxis, :] - top[:, :, tf.newaxis]
+        exp = tf.exp(tf.where(counts, exponents, tf.zeros_like(exponents)))
+        total = tf.reduce_sum(tf.where(counts, exp, tf.zeros_like(exp)), axis=2)
+    else:
+        exp = tf.where(mask, tf.exp(x - top), tf.zeros_like(x))
+        total = _decayed_sums(exp, tf.exp(top[:, 1:] - top[:, :-1]))
     behind_all = [[0, 0], [0, 1]]
     return tf.pad(top, behind_all, constant_values=least), tf.pad(total, behind_all)
 
@@ -125,11 +132,26 @@ def at(x: Tensor, indices: Tensor) -> Tensor:
 
 def _least_behind(*x: Tensor) -> list[Tensor]:
     """Computes `min_{j >= i} x_j` of each of some tensors."""
+    if _is_compared(x[0]):
+        return [
+            tf.reduce_min(tf.where(_is_behind(y), y[:, tf.newaxis, :], y.dtype.max), 2) for y in x
+        ]
 
     def double(step: Tensor | int, *x: Tensor) -> list[Tensor]:
         return [tf.minimum(y, _moved(y, step, y.dtype.max)) for y in x]
 
     return _doubling(double, *x)
+
+
+def _is_compared(x: Tensor) -> bool:
+    """Whether each item is compared with all of its list, for a GPU."""
+    return layout.is_wide() and layout.at_once(x.shape, x.shape[1])
+
+
+def _is_behind(x: Tensor) -> Tensor:
+    """Whether item `j` is item `i` or behind it, `[list_size, list_size]`."""
+    position = tf.range(x.shape[1])
+    return position >= position[:, tf.newaxis]
 
 
 def _decayed_sums(x: Tensor, decay: Tensor) -> Tensor:

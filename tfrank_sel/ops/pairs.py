@@ -12,8 +12,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
-PAIRS_AT_A_TIME = 2**15  # what operations leave in a cache is there for the next
-PAIRS_ON_GPU = 2**22
+from tfrank_sel.ops import layout
+
 WIDTH = 32  # of a block, at least: operations on short rows are slow
 
 
@@ -129,8 +129,10 @@ def all_pairs(function: PairFunction, items: Items, parity: float) -> Sums:
     and with those behind it, cyclically, up to half way round: so two blocks meet once.
     """
     batch_size, list_size = tf.unstack(tf.shape(items.scores))
-    widest = tf.maximum(_at_a_time() // tf.maximum(batch_size * list_size, 1), WIDTH)
-    half = -(-list_size // widest) // 2
+    size = items.scores.shape[1]
+    is_whole = size is not None and (size <= WIDTH or layout.at_once(items.scores.shape, size))
+    widest = tf.maximum(layout.terms() // tf.maximum(batch_size * list_size, 1), WIDTH)
+    half = 0 if is_whole else -(-list_size // widest) // 2
     num_blocks = 2 * half + 1
     width = -(-list_size // num_blocks)
 
@@ -150,7 +152,7 @@ def all_pairs(function: PairFunction, items: Items, parity: float) -> Sums:
     cost, by_item = paired(blocked)
     # inside a block each pair comes from both sides: half of the cost, and no mirror image
     sums = 0.5 * cost, tf.reduce_sum(by_item, axis=-1)
-    if items.scores.shape[1] is None or items.scores.shape[1] > WIDTH:
+    if not is_whole:
         _, *sums = tf.while_loop(
             lambda step, *_: step <= half, add, (1, *sums), maximum_iterations=half
         )
@@ -178,7 +180,7 @@ def _top_pairs(k: int, function: PairFunction, items: Items, parity: float) -> S
         return all_pairs(function, items, parity)
     batch_size, list_size = tf.unstack(tf.shape(items.scores))
     top = tf.minimum(k, list_size)
-    rows = tf.clip_by_value(_at_a_time() // tf.maximum(batch_size * list_size, 1), 1, top)
+    rows = tf.clip_by_value(layout.terms() // tf.maximum(batch_size * list_size, 1), 1, top)
     num_blocks = -(-top // tf.maximum(rows, 1))
     blocked = _blocks(Items(*(x[:, :top] for x in items)), num_blocks, rows)
     block = tf.range(num_blocks)[:, tf.newaxis]
@@ -195,9 +197,14 @@ def _top_pairs(k: int, function: PairFunction, items: Items, parity: float) -> S
         return step + 1, cost + tf.reduce_sum(more, axis=[1, 2]), of_top, total
 
     zeros = (tf.zeros_like(x) for x in (items.scores[:, 0], blocked.scores, items.scores))
-    _, cost, of_top, total = tf.while_loop(
-        lambda step, *_: step < num_blocks, add, (0, *zeros), maximum_iterations=num_blocks
-    )
+    state = (0, *zeros)
+    if layout.at_once(items.scores.shape, k):
+        state = add(*state)
+    else:
+        state = tf.while_loop(
+            lambda step, *_: step < num_blocks, add, state, maximum_iterations=num_blocks
+        )
+    _, cost, of_top, total = state
     of_top = tf.reshape(of_top, [batch_size, num_blocks * rows])[:, :top]
     return cost, total + tf.pad(of_top, [[0, 0], [0, list_size - top]])
 
@@ -207,7 +214,3 @@ def _blocks(items: Items, num_blocks: Tensor, width: Tensor) -> Items:
     missing = num_blocks * width - tf.shape(items.scores)[1]
     padded = (tf.pad(x, [[0, 0], [0, missing]]) for x in items)
     return Items(*(tf.reshape(x, [tf.shape(x)[0], num_blocks, width]) for x in padded))
-
-
-def _at_a_time() -> int:
-    return PAIRS_ON_GPU if tf.config.list_logical_devices("GPU") else PAIRS_AT_A_TIME

@@ -1,11 +1,9 @@
 """Elementary symmetric polynomials of exponentials: their logarithms, and a ratio of them.
 
-The coefficients of `prod_j (1 + w_j z)` are the elementary symmetric polynomials of the odds `w`.
-The factors are distributed over lanes, which are multiplied out in parallel in linear space; the
-lanes are multiplied in float64. Every term is positive, so coefficients are accurate for any odds.
+The coefficients of `prod_j (1 + w_j z)`, which `ops.products` multiplies out, are the elementary
+symmetric polynomials of the odds `w`.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -14,13 +12,20 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.ops import layout
+from tfrank_sel.ops.products import (
+    UNKNOWN_SIZE,
+    Plan,
+    coefficients,
+    full_lanes_of,
+    lanes_of,
+    plan_of,
+    tree_product,
+)
 from tfrank_sel.refusals import refusal
 
 SCORES = 450_000  # numbers per block, so that inputs and intermediate results stay in cache
-UNKNOWN_SIZE = 1024  # the assumed list size if it is known only when the graph runs
-FACTORS = 5  # items of a lane per step: the lane is read and written once for all of them
-UNROLLED = 16  # terms of a sum that are compiled into one expression
-LANES = (8, 16, 32, 64, 128)
+MAXIMA = 16  # so many passes for the largest scores are faster than a sort
 # 4**-14 and 4**-27 are below half of the last digit, 2**-24 of float32 and 2**-53 of float64
 EXACT_TERMS = {tf.float32: 14, tf.float64: 27}  # of the light series, at odds up to 1/4
 
@@ -66,22 +71,24 @@ def log_add(a: Tensor, b: Tensor) -> Tensor:
 
 
 def in_blocks(
-    function: Callable[..., tuple[Tensor, ...]], x: Tensor, *more: Tensor, to: list[tuple[int, ...]]
+    function: Callable[..., tuple[Tensor, ...]], x: Tensor, *more: Tensor, to: list[tf.TensorSpec]
 ) -> tuple[Tensor, ...]:
     """Calls a function of the lists of a batch on blocks of them.
 
     Args:
-        function: Maps a block of each argument to tensors of the dtype of `x`.
+        function: Maps a block of each argument to tensors.
         x: The lists, `[batch_size, list_size]`.
         *more: Further arguments per list, `[batch_size]`.
-        to: Shape of each result of the function for one list.
+        to: Each result of the function, of any number of lists.
 
     Returns:
         The results for the whole batch.
     """
-    rows: int | Tensor = _power_of_two(max(SCORES // (x.shape[1] or UNKNOWN_SIZE), 1))
+    scores = layout.terms() if layout.is_wide() else SCORES
+    rows: int | Tensor = _power_of_two(max(scores // (x.shape[1] or UNKNOWN_SIZE), 1))
     batch_size = x.shape[0]
-    if batch_size is not None and batch_size <= rows:
+    is_whole = batch_size is not None and batch_size <= rows
+    if is_whole or (layout.is_wide() and layout.at_once(x.shape, 1)):
         return function(x, *more)
     if batch_size is None:
         batch_size = tf.shape(x)[0]
@@ -89,15 +96,18 @@ def in_blocks(
 
     def split(y: Tensor) -> Tensor:
         ends = [[0, -batch_size % rows]] + [[0, 0]] * (y.shape.rank - 1)
-        return tf.reshape(tf.pad(y, ends), [-1, rows, *tf.unstack(tf.shape(y)[1:])])
+        blocks = tf.reshape(tf.pad(y, ends), [-1, rows, *tf.unstack(tf.shape(y)[1:])])
+        blocks.set_shape([None, None, *y.shape[1:]])
+        return blocks
 
     results = tf.map_fn(
         lambda block: function(*block),
         tuple(split(y) for y in (x, *more)),
-        fn_output_signature=tuple(tf.TensorSpec([None, *shape], x.dtype) for shape in to),
+        fn_output_signature=tuple(to),
     )
     return tuple(
-        tf.reshape(y, [-1, *shape])[:batch_size] for y, shape in zip(results, to, strict=True)
+        tf.reshape(y, [-1, *spec.shape[1:]])[:batch_size]
+        for y, spec in zip(results, to, strict=True)
     )
 
 
@@ -127,6 +137,8 @@ def centre(x: Tensor, k: int, inverse_scale: Tensor) -> tuple[Tensor, Tensor]:
     # then no score is above this t, the minimum is idle, and t solves the equation
     flat = total >= mass
     t = top + _log(total / mass) / inverse_scale
+    if layout.is_wide():
+        return tf.where(flat, t, _centre_below(x, _kth_largest(x, k), k, inverse_scale)), top
     t = tf.cond(
         tf.reduce_all(flat),
         lambda: t,
@@ -135,10 +147,24 @@ def centre(x: Tensor, k: int, inverse_scale: Tensor) -> tuple[Tensor, Tensor]:
     return t, top
 
 
+def _kth_largest(x: Tensor, k: int) -> Tensor:
+    """Finds the `k`-th largest score without a loop; the least number if there are fewer items."""
+    x = tf.maximum(x, x.dtype.min)
+    if k > MAXIMA:
+        padded = tf.pad(x, [[0, 0], [0, k]], constant_values=x.dtype.min)
+        return tf.math.top_k(padded, k).values[:, -1]
+    top = tf.reduce_max(x, axis=1)
+    for _ in range(k - 1):
+        is_top = x >= top[:, tf.newaxis]
+        lower = tf.reduce_max(tf.where(is_top, x.dtype.min, x), axis=1)
+        top = tf.where(_count(is_top, x.dtype) < k, lower, top)
+    return top
+
+
 def _centre_of_peaked(
     x: Tensor, top: Tensor, flat: Tensor, k: int, inverse_scale: Tensor
 ) -> Tensor:
-    """Bisects for the `k`-th largest score up to a few scales, then counts what lies below it."""
+    """Bisects for the `k`-th largest score up to a few scales."""
     bottom = tf.reduce_min(tf.where(tf.math.is_finite(x), x, x.dtype.max), axis=1)
     near = 4.0 / inverse_scale
 
@@ -155,10 +181,15 @@ def _centre_of_peaked(
     _, high = tf.while_loop(
         unfinished, halve, (tf.minimum(bottom, top), top), maximum_iterations=64
     )
+    return _centre_below(x, high, k, inverse_scale)
+
+
+def _centre_below(x: Tensor, high: Tensor, k: int, inverse_scale: Tensor) -> Tensor:
+    """Centres a list of at most `k - 1` scores above `high` by those below it."""
     above = x > high[:, tf.newaxis]
     odds = tf.exp(tf.minimum(x - high[:, tf.newaxis], 0.0) * inverse_scale)
     below = tf.where(~above, odds, 0.0)
-    # at least 1/2, since bisection leaves at most k - 1 scores above `high`
+    # at least 1/2
     rest = k - 0.5 - _count(above, x.dtype)
     return high + _log(tf.reduce_sum(below, axis=1) / rest) / inverse_scale
 
@@ -170,217 +201,6 @@ def _count(which: Tensor, dtype: tf.DType) -> Tensor:
 def _log(x: Tensor) -> Tensor:
     """The logarithm; a list without items has a finite one."""
     return tf.math.log(tf.maximum(x, 1e-30))
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Plan to compute the coefficients from the factors of a list.
-
-    Attributes:
-        lanes: Number of lanes.
-        degree: Degree at which the lanes are truncated.
-        full_degree: Degree at which truncation has no relevant effect.
-        below: Number of relevant coefficients below `k`.
-        above: Number of relevant coefficients above `k`.
-        lost: Maximum share of a coefficient that may be lost.
-    """
-
-    lanes: int
-    degree: int
-    full_degree: int
-    below: int
-    above: int
-    lost: float
-
-
-@functools.cache
-def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> Plan:
-    """Chooses the fastest lanes for lists of a size, or of any size if `None`."""
-    # The number of sampled items has a variance below k, so coefficients farther from k than this
-    # have a share of 1e-9 (1e-17) in the series of the gradient.
-    double = dtype == tf.float64
-    reach = int((9.0 if double else 6.5) * math.sqrt(k)) + (10 if double else 6)
-    size = list_size or UNKNOWN_SIZE
-    above = min(reach, max(size - k, 0) + 1) if list_size else reach
-    costs = {}
-    for lanes in LANES:
-        items = -(-size // (lanes * FACTORS)) * FACTORS  # of a lane
-        most = min(items, k + above) if list_size else k + above
-        degree = min(most, _degree_for(k / lanes, 1e-19 if double else 1e-10))
-        # Measured: a step and an item cost as much as 7 coefficients, and narrow lanes more
-        narrow = 1.15 if lanes < 64 and size > 4096 else 1.0
-        cost = narrow * items * lanes * (degree + 7) + 3.0 * lanes * (degree + 1) * (k + above + 1)
-        if lanes == LANES[0] or lanes * FACTORS <= size:
-            costs[Plan(lanes, degree, most, min(k, reach), above, 1e-16 if double else 2e-8)] = cost
-    return min(costs, key=costs.__getitem__)
-
-
-def lanes_of(u: Tensor, peaked: Tensor, k: int, plan: Plan) -> Tensor:
-    """Multiplies the factors `1 + exp(u) z` of each lane, truncated at `plan.degree`.
-
-    Args:
-        u: Logarithms of the odds, `[batch_size, list_size]`; -inf for an absent item. The sum of
-            `min(1, exp(u))` must be about `k`.
-        peaked: Whether any of the odds is above 1.
-        k: The most relevant degree.
-        plan: Result of `plan_of` for the list size.
-
-    Returns:
-        The coefficients, `[batch_size, plan.degree + 1, plan.lanes]`, up to a factor of each list.
-    """
-    if k <= 6:  # at most five odds are above 1: clipped, their product cannot overflow
-        return _grow(u, plan.degree, plan, signed=False)
-    return tf.cond(
-        peaked,
-        lambda: _grow(u, plan.degree, plan, signed=True),
-        lambda: _grow(u, plan.degree, plan, signed=False),
-    )
-
-
-def full_lanes_of(u: Tensor, plan: Plan) -> Tensor:
-    """Computes `lanes_of` up to `plan.full_degree`: slower, and for any odds."""
-    return _grow(u, plan.full_degree, plan, signed=True)
-
-
-def coefficients(lanes: Tensor, full_lanes: Callable[[], Tensor], k: int, plan: Plan) -> Tensor:
-    """Multiplies the lanes of each list.
-
-    Args:
-        lanes: Result of `lanes_of`.
-        full_lanes: Function that computes `full_lanes_of`, called if too much was truncated.
-        k: The most relevant degree.
-        plan: The plan.
-
-    Returns:
-        The coefficients of degrees 0 to `k + plan.above`, up to a factor of each list, in float64.
-    """
-    degree = k + plan.above
-    if plan.degree == plan.full_degree:
-        return _multiply(lanes, degree)
-    return tf.cond(
-        _cut_too_much(lanes, plan),
-        lambda: _multiply(full_lanes(), degree),
-        lambda: _multiply(lanes, degree),
-    )
-
-
-def _grow(u: Tensor, degree: int, plan: Plan, signed: bool) -> Tensor:
-    """Computes the polynomial of each lane up to a degree, `[batch_size, degree + 1, lanes]`.
-
-    If `signed`, an item of odds above 1 has the factor `exp(-u) + z`, to avoid overflow.
-    """
-    rows, step_size = tf.shape(u)[0], FACTORS * plan.lanes
-    odds = _signed_odds(u) if signed else tf.exp(tf.minimum(u, _largest_log(u.dtype)))
-    if u.shape[1] is None or u.shape[1] < step_size:
-        missing = tf.maximum(step_size - tf.shape(u)[1], 0)
-        odds = tf.pad(odds, [[0, 0], [0, missing]])
-    list_size = odds.shape[1] or tf.shape(odds)[1]
-    head = tf.zeros([rows, FACTORS, plan.lanes], u.dtype)
-    unit = tf.ones([rows, 1, plan.lanes], u.dtype)
-    tail = tf.zeros([rows, degree, plan.lanes], u.dtype)
-
-    def step(start: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
-        # The last step reads some items a second time and ignores them. Padding, or a slice of a
-        # tensor of rank 4, would be slower: XLA could not vectorise the odds.
-        first = tf.minimum(start, list_size - step_size)
-        factors = tf.slice(odds, [0, first], [rows, step_size])
-        if odds.shape[1] is None or odds.shape[1] % step_size:
-            factors = tf.where(tf.range(step_size) >= start - first, factors, 0.0)
-        factors = tf.reshape(factors, [rows, FACTORS, plan.lanes])
-        product = _expand([factors[:, j : j + 1] for j in range(FACTORS)], signed)
-        grown = sum(  # the leading zeros are the coefficients of negative degrees
-            coefficient * lanes[:, FACTORS - m : FACTORS - m + degree + 1]
-            for m, coefficient in enumerate(product)
-        )
-        return start + step_size, tf.concat([head, grown], axis=1)
-
-    begin = (tf.constant(0), tf.concat([head, unit, tail], axis=1))
-    _, lanes = tf.while_loop(lambda start, _: start < list_size, step, begin)
-    return lanes[:, FACTORS:]
-
-
-def _signed_odds(u: Tensor) -> Tensor:
-    """Computes `exp(u)`, or `-exp(-u)` where that is above 1; never quite 0 there."""
-    light = u <= 0.0
-    # exp(-80) is a normal number of float32; 0 would have no sign
-    odds = tf.exp(tf.where(light, u, tf.maximum(-u, -80.0)))
-    return tf.where(light, odds, -odds)
-
-
-def _expand(odds: list[Tensor], signed: bool) -> list[Tensor | float]:
-    """Multiplies the factors `a_j + b_j z` of a few items out."""
-    product: list[Tensor | float] = [1.0]
-    for w in odds:
-        if signed:
-            a, b = tf.where(w < 0.0, -w, 1.0), tf.where(w >= 0.0, w, 1.0)
-            inner = [x * a + y * b for x, y in zip(product[1:], product, strict=False)]
-            product = [product[0] * a, *inner, product[-1] * b]
-        else:
-            inner = [x + y * w for x, y in zip(product[1:], product, strict=False)]
-            product = [product[0], *inner, product[-1] * w]
-    return product
-
-
-def _cut_too_much(lanes: Tensor, plan: Plan) -> Tensor:
-    """Bounds the truncation error of the lanes, whose coefficients are log-concave."""
-    tiny = tf.constant(1e-300 if lanes.dtype == tf.float64 else 1e-37, lanes.dtype)
-    largest = tf.reduce_max(lanes, axis=1)
-    last, before = lanes[:, plan.degree], lanes[:, plan.degree - 1]
-    # by Newton's inequality, c_(m+1) <= c_m**2 / c_(m-1): the first coefficient that is cut off
-    lost = tf.reduce_sum(last * last / (tf.maximum(before, tiny) * largest), axis=1)
-    overflown = ~tf.math.is_finite(tf.reduce_max(largest))
-    # "not below" is also true of NaN
-    return ~(tf.reduce_max(lost) < plan.lost) | overflown
-
-
-def _multiply(lanes: Tensor, degree: int) -> Tensor:
-    """Multiplies the lanes of each list up to a degree, `[batch_size, degree + 1]`, in float64."""
-    cut = lanes.shape[1] - 1
-    # lists innermost, to vectorise over them
-    lanes = tf.transpose(tf.cast(lanes, tf.float64), [2, 1, 0])
-    # a factor of each lane cancels, and the product of 128 lanes would leave the range of float64
-    lanes = lanes / tf.reduce_max(lanes, axis=1, keepdims=True)
-    rows = tf.shape(lanes)[2]
-    head = tf.zeros([cut, rows], tf.float64)
-    unit = tf.ones([1, rows], tf.float64)
-
-    def by_lane(i: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
-        lane = tf.gather(lanes, i)
-
-        def term(m: int | Tensor) -> Tensor:
-            shifted = tf.slice(product, [cut - m, 0], [degree + 1, rows])
-            return tf.gather(lane, m)[tf.newaxis] * shifted
-
-        return i + 1, tf.concat([head, _sum(term, cut + 1)], axis=0)
-
-    tail = tf.zeros([degree, rows], tf.float64)
-    start = (tf.constant(0), tf.concat([head, unit, tail], axis=0))
-    _, product = tf.while_loop(lambda i, _: i < lanes.shape[0], by_lane, start)
-    product = tf.transpose(product[cut:])
-    return product / tf.reduce_max(product, axis=1, keepdims=True)
-
-
-def _sum(term: Callable[[int | Tensor], Tensor], count: int) -> Tensor:
-    """Sums `term(0), ..., term(count - 1)`: in one expression if they are few, else in a loop."""
-    if count <= UNROLLED:
-        return sum(term(m) for m in range(count))
-    start = (tf.constant(1), term(0))
-    _, total = tf.while_loop(lambda m, _: m < count, lambda m, t: (m + 1, t + term(m)), start)
-    return total
-
-
-def _largest_log(dtype: tf.DType) -> float:
-    """Log-odds above which results do not change, and of which five do not overflow."""
-    return 100.0 if dtype == tf.float64 else 17.0
-
-
-def _degree_for(mean: float, lost: float) -> int:
-    """The degree at which a lane with a Poisson number of sampled items loses at most a share."""
-    degree, term = 0, 1.0
-    while term >= lost or degree <= mean:
-        degree += 1
-        term *= mean / degree
-    return max(degree - 1, 4)
 
 
 class Series(NamedTuple):
@@ -538,6 +358,15 @@ def _forward(x: Tensor, item: Tensor, k: int, scale: Tensor) -> _Forward:
     def log_odds(x: Tensor, t: Tensor) -> Tensor:
         return (x - t[:, tf.newaxis]) * inverse_scale
 
+    def multiply(x: Tensor, item: Tensor) -> tuple[Tensor, ...]:
+        x = _others(x, item)
+        t, top = centre(x, k, inverse_scale)
+        of_odds = functools.partial(tree_product, degree=k + plan.above)
+        if not tf.executing_eagerly():
+            # a plain graph would hold each term of its sums, of which XLA makes one operation
+            of_odds = tf.function(of_odds, jit_compile=True, autograph=False)
+        return tf.stack([t, top], axis=1), of_odds(log_odds(x, t))
+
     def grow(x: Tensor, item: Tensor) -> tuple[Tensor, ...]:
         x = _others(x, item)
         t, top = centre(x, k, inverse_scale)
@@ -549,12 +378,23 @@ def _forward(x: Tensor, item: Tensor, k: int, scale: Tensor) -> _Forward:
     def grow_fully(x: Tensor, item: Tensor, t: Tensor) -> tuple[Tensor]:
         return (full_lanes_of(log_odds(_others(x, item), t), plan),)
 
-    def full_lanes() -> Tensor:
-        return in_blocks(grow_fully, x, item, t, to=[(plan.full_degree + 1, plan.lanes)])[0]
+    of_extent = tf.TensorSpec([None, 2], x.dtype)
 
-    extent, cut = in_blocks(grow, x, item, to=[(2,), (plan.degree + 1, plan.lanes)])
-    t, top = tf.unstack(extent, axis=1)
-    product = coefficients(cut, full_lanes, k, plan)
+    def of_lanes(degree: int) -> tf.TensorSpec:
+        return tf.TensorSpec([None, degree + 1, plan.lanes], x.dtype)
+
+    if layout.is_wide() and x.shape[1]:
+        of_product = tf.TensorSpec([None, k + plan.above + 1], tf.float64)
+        extent, product = in_blocks(multiply, x, item, to=[of_extent, of_product])
+        t, top = tf.unstack(extent, axis=1)
+    else:
+        extent, cut = in_blocks(grow, x, item, to=[of_extent, of_lanes(plan.degree)])
+        t, top = tf.unstack(extent, axis=1)
+
+        def full_lanes() -> Tensor:
+            return in_blocks(grow_fully, x, item, t, to=[of_lanes(plan.full_degree)])[0]
+
+        product = coefficients(cut, full_lanes, k, plan)
     exists = (product[:, k] > 0.0) & (product[:, k - 1] > 0.0)
     # any positive numbers: too few items must make no NaN in the logarithm and the series
     product = tf.where(exists[:, tf.newaxis], product, 1.0)
@@ -579,6 +419,8 @@ def _gradient(
         slope = derivative_of_light(u, of_list, terms) if light else derivative(u, of_list)
         return tf.where(_is(item, x), for_item, for_kth * slope)
 
+    if layout.is_wide():
+        return finish(light=False)
     return tf.cond(
         tf.reduce_all(top <= (0.0 if terms == most else math.log(0.25))),
         lambda: finish(light=True),

@@ -13,6 +13,7 @@ from benchmarks.speed.topk_competitors import with_gradient
 from tfrank_sel import links, losses, models
 from tfrank_sel.models.als import batched
 from tfrank_sel.models.als.rows import GainRows, Shared
+from tfrank_sel.ops import layout
 
 # with its peer
 LOSSES = {
@@ -112,7 +113,8 @@ def lower(folder: pathlib.Path, made: Sequence[Program]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for case, function in made:
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in case.inputs]
-        ir = function.experimental_get_compiler_ir(*specs)
+        with layout.traced_for("GPU"):
+            ir = function.experimental_get_compiler_ir(*specs)
         (folder / case.file).write_bytes(ir(stage="hlo_serialized", platform_name="GPU"))
         print(case.name, flush=True)
     cases.write(folder, [case for case, _ in made])
