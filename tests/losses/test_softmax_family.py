@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfrank_sel import losses, metrics
 from tfrank_sel.losses import direct, margin
-from tfrank_sel.ops import soft_ranks
+from tfrank_sel.ops import ranking, soft_ranks
 
 RNG = np.random.default_rng(5)
 
@@ -139,6 +139,18 @@ def test_expected_ranks_add_up_and_sharp_ones_are_the_ranks() -> None:
     np.testing.assert_allclose(1.0 - sharp, metrics.NDCG(dtype="float64")(labels, scores))
 
 
+@pytest.mark.parametrize("discount", [ranking.log2_discount, ranking.inverse_discount])
+def test_few_powers_equal_a_discount_and_its_steps(discount) -> None:
+    factors, bases = soft_ranks.powers_of(discount, 120)
+    values = discount(tf.range(1.0, 121.0, dtype=tf.float64)).numpy()
+    found = bases ** np.arange(120)[:, np.newaxis] @ factors
+    np.testing.assert_allclose(found, values, atol=1e-8)
+    np.testing.assert_allclose(np.diff(found), np.diff(values), rtol=1e-5)
+    assert len(bases) < 15
+    assert soft_ranks.powers_of(discount, 12) is None
+    assert soft_ranks.powers_of(lambda r: tf.where(r <= 9.0, 1.0 / r, 0.0), 120) is None
+
+
 @pytest.mark.parametrize("sigma", [0.05, 1.0])
 def test_the_gradient_of_soft_rank_is_stable_for_long_lists(sigma: float) -> None:
     labels, scores = RNG.integers(0, 3, (1, 200)), RNG.normal(size=(1, 200)).round(2)
@@ -146,7 +158,8 @@ def test_the_gradient_of_soft_rank_is_stable_for_long_lists(sigma: float) -> Non
         value_and_gradient(losses.SoftRankLoss(sigma, dtype=dtype), labels, scores, dtype)[1]
         for dtype in ("float32", "float64")
     )
-    np.testing.assert_allclose(single, double, atol=1e-4 * np.abs(double).max())
+    # by powers of ranks, and by the distribution of ranks
+    np.testing.assert_allclose(single, double, atol=5e-6 * np.abs(double).max())
     step = 1e-5 * RNG.normal(size=scores.shape)
     loss = losses.SoftRankLoss(sigma, dtype="float64")
     change = float(loss(labels, scores + step) - loss(labels, scores - step))

@@ -13,21 +13,30 @@ between neighbours. Sums over all items above, or below, are therefore a recurre
 The latter treat the pairs of items as independent: item `i` is ahead of item `j` with probability
 `ahead[b, i, j]`, and behind with `behind`; both are `[batch_size, list_size, list_size]`. With
 probability 1, an item is behind itself and padding is behind all. Their time is cubic in the list
-size, their memory quadratic.
+size, their memory quadratic. If the discount of a rank is a sum of few powers, `sum_q c_q z_q**r`,
+its expectation is one of the generating function of the rank, a product over the other items, and
+the time is quadratic, too.
 
 Reference:
     [Struski et al., LapSum: One Method to Differentiate Them All, 2025](
     https://arxiv.org/abs/2503.06242).
 """
 
+import functools
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.ops import ranking
 
 _MOST_STEPS = 31  # of doubling, up to the longest list
+_WINDOW = 256  # ranks from which the bases of powers are found
+_MOST_POWERS = 24
+_STEPS_APART = 1e-5  # share of the smallest step of a discount that powers may be wrong by
 
 
 def laplace_ranks(x: Tensor, among: Tensor) -> Tensor:
@@ -151,17 +160,57 @@ def rank_distributions(ahead: Tensor, behind: Tensor) -> Tensor:
     return tf.transpose(p, [0, 2, 1])
 
 
-def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Tensor) -> Tensor:
+class Powers(NamedTuple):
+    """A discount of 0-based ranks, `sum_q factors[q] * bases[q] ** r`; all numbers are positive."""
+
+    factors: np.ndarray
+    bases: np.ndarray
+
+
+@functools.lru_cache(maxsize=64)
+def powers_of(discount: Callable[[Tensor], Tensor], size: int) -> Powers | None:
+    """Finds powers that equal a discount of 1-based ranks to the digits of float32.
+
+    Args:
+        discount: The discount.
+        size: The number of ranks.
+
+    Returns:
+        The powers, or `None` if it takes more than 24, or than a quarter of the number of ranks.
+    """
+    with tf.init_scope():
+        values = discount(tf.range(1.0, size + 1.0, dtype=tf.float64)).numpy()
+    windows = np.lib.stride_tricks.sliding_window_view(values, max(min(size // 2, _WINDOW), 1))
+    directions = np.linalg.svd(windows, full_matrices=False)[2].T
+    ranks = np.arange(size)[:, np.newaxis]
+    for count in range(1, min(size // 4, _MOST_POWERS) + 1):
+        # ESPRIT: a power is multiplied by its base if all ranks move by 1
+        basis = directions[:, :count]
+        bases = np.linalg.eigvals(np.linalg.pinv(basis[:-1]) @ basis[1:])
+        if np.isrealobj(bases) and bases.min() > 0.0 and bases.max() < 1.0:
+            # an error of a base would grow with the rank; the factors make up for the rounding
+            bases = bases.astype(np.float32).astype(np.float64)
+            factors = np.linalg.lstsq(bases**ranks, values, rcond=None)[0]
+            error = np.abs(np.diff(bases**ranks @ factors - values)).max()
+            if error <= _STEPS_APART * np.abs(np.diff(values)).min() and factors.min() > 0.0:
+                return Powers(factors, bases)
+    return None
+
+
+def expected_discounts(
+    scores: Tensor, mask: Tensor, sigma: float, discounts: Tensor, powers: Powers | None = None
+) -> Tensor:
     """Computes the expected discount of each item, for scores with Gaussian noise.
 
-    Its gradient needs the rank distribution of each item without each other item. This is computed
-    by removing the other item again, without storing intermediate results.
+    Without powers, its gradient needs the rank distribution of each item without each other item.
+    This is computed by removing the other item again, without storing intermediate results.
 
     Args:
         scores: Mean score of each item, `[batch_size, list_size]`.
         mask: True for the valid items.
         sigma: Standard deviation of each score.
         discounts: Discount of each rank, `[list_size]`.
+        powers: The discounts as `powers_of` finds them, to use instead.
 
     Returns:
         The expectation for each item, `[batch_size, list_size]`, differentiable in the scores.
@@ -173,12 +222,18 @@ def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Te
             x = _differences(scores) / (2.0 * sigma)
             # the derivative of `ahead` in s_i - s_j
             density = tf.exp(-tf.square(x)) / (2.0 * sigma * math.sqrt(math.pi))
-            steps = _discount_steps(p, ahead, behind, discounts)
+            if powers is None:
+                steps = _discount_steps(p, ahead, behind, discounts)
+            else:
+                steps = _steps_of_powers(powers, p, ahead, behind)
             slope = upstream[:, tf.newaxis, :] * steps * density
             slope = tf.where(_pairs(mask), slope, tf.zeros_like(slope))
             return tf.reduce_sum(slope, axis=2) - tf.reduce_sum(slope, axis=1)
 
         ahead, behind = ahead_and_behind(scores, mask, sigma)
+        if powers is not None:
+            p = tf.stack([tf.reduce_prod(behind + z * ahead, axis=1) for z in powers.bases])
+            return tf.tensordot(tf.constant(powers.factors, p.dtype), p, 1), gradient
         p = rank_distributions(ahead, behind)
         return tf.linalg.matvec(p, tf.broadcast_to(discounts, tf.shape(scores))), gradient
 
@@ -213,6 +268,17 @@ def _discount_steps(p: Tensor, ahead: Tensor, behind: Tensor, discounts: Tensor)
 
     state = (size - 1, tf.zeros_like(ahead))
     return tf.while_loop(lambda t, _: t >= 0, add, state)[1] / larger
+
+
+def _steps_of_powers(powers: Powers, p: Tensor, ahead: Tensor, behind: Tensor) -> Tensor:
+    """Computes `_discount_steps` from the expectation of each power, `[power, batch, item]`.
+
+    The expectation without item `i` has the factor of `i` removed, which is never near 0.
+    """
+    steps = tf.constant(powers.factors * (powers.bases - 1.0), p.dtype)[:, None, None] * p
+    return tf.add_n(
+        [steps[q, :, tf.newaxis] / (behind + z * ahead) for q, z in enumerate(powers.bases)]
+    )
 
 
 def _differences(scores: Tensor) -> Tensor:
