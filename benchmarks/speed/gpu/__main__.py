@@ -2,11 +2,14 @@
 
     python -m benchmarks.speed.gpu lower FOLDER
     python -m benchmarks.speed.gpu run FOLDER
+    python -m benchmarks.speed.gpu counts
 
 `lower` needs TensorFlow and no GPU: it writes each function as XLA gets it from TensorFlow for a
 GPU (serialized HLO), and `cases.json`, which names their arguments. `run` needs neither TensorFlow
 nor `tfrank_sel`, but JAX and NumPy: it compiles the programs by JAX's XLA client for the device
-that JAX takes first, and prints a table. Peers in PyTorch are left out where it is not installed.
+that JAX takes first, and prints a table. Peers in PyTorch, keras-rs (`KERAS_BACKEND=jax`) and Rax
+are left out where they are not installed. `counts` needs TensorFlow only: it counts loops, steps
+and bytes of the programs in both layouts of `tfrank_sel.ops.layout`.
 Tried with JAX 0.10.2 and 0.11.2, PyTorch 2.11.0 and TensorFlow 2.21.0, all on a CPU.
 
 Times are those of the clock, per call: medians of calls in turn, where so many are queued
@@ -22,11 +25,14 @@ a call is not in them. The columns:
 
 import argparse
 import pathlib
+import re
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
+    counting = commands.add_parser("counts", help="count loops and steps in the programs")
+    counting.add_argument("--only", default="", help="cases whose name matches this")
     for name, about in (("lower", "write the programs"), ("run", "time them on this device")):
         command = commands.add_parser(name, help=about)
         command.add_argument("folder", type=pathlib.Path, help="where the programs are")
@@ -38,6 +44,13 @@ def main() -> None:
         from benchmarks.speed.gpu import programs
 
         programs.lower(options.folder, list(programs.programs()))
+        return
+    if options.command == "counts":
+        from benchmarks.speed.gpu import counts, programs
+
+        made = [x for x in programs.programs() if re.search(options.only, x.case.name)]
+        for line in counts.lines(made):
+            print(line, flush=True)
         return
     from benchmarks.speed.gpu import table
 

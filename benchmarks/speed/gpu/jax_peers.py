@@ -1,6 +1,6 @@
 """Handwritten JAX peers, with the arguments of the programs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -104,7 +104,16 @@ PEERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def queued(name: str, arguments: Sequence[np.ndarray], count: int) -> Call:
-    """Makes so many calls of a peer, and waits for them."""
-    arrays = jax.device_put(arguments)
-    return xla.queued(xla.jitted(PEERS[name], arrays), arrays, count)
+def calling(
+    peers: Mapping[str, Callable[..., Any]],
+) -> Callable[[str, Sequence[np.ndarray], int], Call]:
+    """Returns a function that makes so many calls of a peer, and waits for them."""
+
+    def queued(name: str, arguments: Sequence[np.ndarray], count: int) -> Call:
+        arrays = jax.device_put(arguments)
+        return xla.queued(xla.jitted(peers[name], arrays), arrays, count)
+
+    return queued
+
+
+queued = calling(PEERS)

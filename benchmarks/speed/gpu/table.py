@@ -30,7 +30,10 @@ COPIED = 2**25  # numbers in the array that is copied to measure the bandwidth
 
 def lines(folder: pathlib.Path, only: str, rounds: int, calls: int) -> Iterator[str]:
     """Times the cases whose name contains `only`, and yields the lines of the table."""
-    libraries = {x: f"benchmarks.speed.gpu.{x}_peers" for x in ("jax", "torch")}
+    libraries = {
+        x: f"benchmarks.speed.gpu.{x.replace('-', '_')}_peers"
+        for x in ("jax", "torch", "keras-rs", "rax")
+    }
     peers, left_out = rows.installed(
         {x: lambda path=path: importlib.import_module(path) for x, path in libraries.items()}
     )
