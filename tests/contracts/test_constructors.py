@@ -114,6 +114,7 @@ if importlib.util.find_spec("numba") is not None:  # the extra `als`
 
     MODULES.append(als)
     EXAMPLES |= {x: {} for x in (als.RG2, als.RGCross, als.RGFactorizer, als.WeightedSquare)}
+    EXAMPLES[als.ItemSolver] = {"inputs": np.ones([2, 3]), "targets": np.ones([2, 3], int)}
 
 every_class = pytest.mark.parametrize("cls", EXAMPLES, ids=lambda cls: cls.__name__)
 

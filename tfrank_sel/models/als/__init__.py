@@ -18,11 +18,13 @@ from tfrank_sel.models.als.tuning import tune  # noqa: E402
 
 if TYPE_CHECKING:
     from tfrank_sel.distribution import CollectiveGroup
+    from tfrank_sel.models.als.alternation import ItemSolver
     from tfrank_sel.models.als.towers import fit_towers
 
 __all__ = [
     "RG2",
     "CollectiveGroup",
+    "ItemSolver",
     "Objective",
     "RGCross",
     "RGFactorizer",
@@ -33,7 +35,9 @@ __all__ = [
 
 # these need TensorFlow
 __getattr__ = lazy.imports(
-    __name__, (), {"CollectiveGroup": "..distribution", "fit_towers": "towers"}
+    __name__,
+    (),
+    {"CollectiveGroup": "..distribution", "ItemSolver": "alternation", "fit_towers": "towers"},
 )
 
 

@@ -432,7 +432,13 @@ class RGFactorizer(Configurable):
             return _UNSEARCHED
         return tuning.regularization(self, train, held_out, weights)
 
-    def _solver(self, matrix: Any, list_weights: ArrayLike | None, group: Group) -> Solver:
+    def _solver(
+        self,
+        matrix: Any,
+        list_weights: ArrayLike | None,
+        group: Group,
+        item_weights: NDArray[np.float64] | None = None,
+    ) -> Solver:
         num_users, num_items = matrix.shape
         weights = np.ones(num_users) if list_weights is None else np.asarray(list_weights, float)
         if weights.shape != (num_users,) or not np.all(weights >= 0.0):
@@ -442,13 +448,15 @@ class RGFactorizer(Configurable):
         weights = weights * activity_weights(np.diff(matrix.indptr), self.activity_exponent, group)
         counts = group.total(np.bincount(matrix.indices, minlength=num_items))
         own = group.block(num_items)
+        if item_weights is None:
+            item_weights = base_weights(counts, self.popularity_exponent)
         return Solver(
             matrix,
             self.objective,
             self._ridges(np.diff(matrix.indptr)),
             self._ridges(counts[own]),
             list_weights=weights,
-            base_weights=base_weights(counts, self.popularity_exponent)[own],
+            base_weights=item_weights[own],
             cg_steps=self._cg_steps,
             num_threads=self._threads,
             dtype=self.dtype,
