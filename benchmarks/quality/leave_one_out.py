@@ -11,12 +11,13 @@ means and standard deviations over seeds, and the median of their CPU seconds. W
 holds is not computed again.
 """
 
+import functools
 import itertools
 import json
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +31,7 @@ from benchmarks.quality.recommendation import (
     matrix,
     over_seeds,
 )
+from tfrank_sel.data import Sequences
 from tfrank_sel.models import als
 from tfrank_sel.models.als import retrieval
 
@@ -39,27 +41,61 @@ JUDGED = 256  # factors with which settings are judged
 GRID = {**ALPHAS, "regularization": (0.3, 0.6, 1.2), "activity_exponent": (0.0, 0.25)}
 
 
-def held_out(path: pathlib.Path, last: int) -> tuple[Any, Any, Any]:
-    """The items before the one that is `last` from the end, this item, and the one before it."""
-    rows = [np.array(line.split()[1:], np.int64) - 1 for line in path.read_text().splitlines()]
-    shape = len(rows), max(row.max() for row in rows) + 1
-    users = np.repeat(np.arange(len(rows)), [len(row) - last for row in rows])
-    train = matrix((users, np.concatenate([row[:-last] for row in rows])), shape)
-    one_each = np.arange(len(rows))
-    target, before = (
-        matrix((one_each, [row[-x] for row in rows]), shape) for x in (last, last + 1)
-    )
-    return train, target, before
+class Split(NamedTuple):
+    """Sequences to train on, and a later item of their users.
+
+    Attributes:
+        train: The sequences.
+        matrix: Their items by user.
+        target: The item held out of each user, by which a model is judged.
+        before: The last item of each user.
+    """
+
+    train: Sequences
+    matrix: Any
+    target: Any
+    before: Any
 
 
-def by_neighbours(train: Any, before: Any) -> Callable[[], np.ndarray]:
+def sequences(path: pathlib.Path) -> Sequences:
+    """The sequences of lines of a user and its items, in whose order they have times."""
+    rows = [np.array(line.split()[1:], np.int32) for line in path.read_text().splitlines()]
+    items, sizes = np.concatenate(rows), [len(row) for row in rows]
+    times = np.concatenate([np.arange(size, dtype=float) for size in sizes])
+    users = np.repeat(np.arange(len(rows)), sizes)
+    return Sequences(np.arange(len(rows)), np.arange(items.max()), users, items, times)
+
+
+def held_out(path: pathlib.Path, last: int) -> Split:
+    """The items before the one that is `last` from the end, and this item."""
+    train = held = sequences(path)
+    for _ in range(last):
+        train, held = train.leave_one_out()
+    return split(train, held.users, held.items)
+
+
+def split(train: Sequences, users: np.ndarray, targets: np.ndarray) -> Split:
+    """Sequences, with an item of some users by which a model is judged."""
+    shape = len(train.user_ids), len(train.item_ids)
+    last = train.histories(1)[:, 0]
+    rows = np.flatnonzero(last)
+    target, before = (matrix(x, shape) for x in ((users, targets - 1), (rows, last[rows] - 1)))
+    return Split(train, matrix((train.users, train.items - 1), shape), target, before)
+
+
+def by_neighbours(of: Split) -> Callable[[], np.ndarray]:
     """The items whose users are most, by their cosine, those of the last item."""
+    train = of.matrix
     unit = train @ sp.diags(1.0 / np.sqrt(np.maximum(train.getnnz(axis=0), 1.0)))
-    cosines = unit.T @ unit
+    return nearest(of, unit.T @ unit)
+
+
+def nearest(of: Split, scores: Any) -> Callable[[], np.ndarray]:
+    """The unseen items of the best scores beside the last item."""
 
     def best() -> np.ndarray:
-        near = sp.csr_matrix(before @ cosines)
-        near -= near.multiply(train)
+        near = sp.csr_matrix(of.before @ scores)
+        near -= near.multiply(of.matrix > 0.0)
         near.eliminate_zeros()
         first = np.full((near.shape[0], K), -1, np.int32)
         for row, part in enumerate(itertools.starmap(slice, itertools.pairwise(near.indptr))):
@@ -70,15 +106,12 @@ def by_neighbours(train: Any, before: Any) -> Callable[[], np.ndarray]:
     return best
 
 
-def judged(
-    path: pathlib.Path, last: int, fit: Callable[[Any, Any], Callable[[], np.ndarray]]
-) -> dict[str, float]:
-    """NDCG and recall of the items that are `last` from the end, and CPU seconds of the fit."""
-    train, target, before = held_out(path, last)
+def judged(of: Split, fit: Callable[[Split], Callable[[], np.ndarray]]) -> dict[str, float]:
+    """NDCG and recall of the held-out items, and CPU seconds of the fit."""
     began = time.process_time()
-    best = fit(train, before)
+    best = fit(of)
     seconds = time.process_time() - began
-    return {**retrieval.ranking_quality(best()[:, :K], target), "seconds": seconds}
+    return {**retrieval.ranking_quality(best()[:, :K], of.target), "seconds": seconds}
 
 
 def stored(path: pathlib.Path, made: Callable[[], dict[str, float]]) -> dict[str, float]:
@@ -92,23 +125,23 @@ def stored(path: pathlib.Path, made: Callable[[], dict[str, float]]) -> dict[str
 
 
 def rows(
-    data: pathlib.Path, results: pathlib.Path, factors: list[int], seeds: int
+    data: Callable[[int], Split], results: pathlib.Path, factors: list[int], seeds: int
 ) -> Iterator[tuple[str, str, list[dict[str, float]]]]:
-    """Each model, its settings, and its results by seed."""
+    """Each model, its settings, and its results by seed; `data(2)` is for validation."""
     results.mkdir(parents=True, exist_ok=True)
     for name, fit in (
-        ("popularity", by_popularity),
+        ("popularity", lambda of: by_popularity(of.matrix)),
         ("neighbours of the last item", by_neighbours),
     ):
-        yield name, "", [stored(results / f"{name}.json", lambda fit=fit: judged(data, 1, fit))]
+        yield name, "", [stored(results / f"{name}.json", lambda fit=fit: judged(data(1), fit))]
     factorized = by_factors(als.RGCross, "alpha")
 
     def found(last: int, size: int, seed: int, settings: dict[str, float]) -> dict[str, float]:
-        def fit(train: Any, before: Any) -> Callable[[], np.ndarray]:
-            return factorized(train, settings, size, FACTORS[size], seed)
+        def fit(of: Split) -> Callable[[], np.ndarray]:
+            return factorized(of.matrix, settings, size, FACTORS[size], seed)
 
         key = " ".join(map(str, (last, *settings.values(), size, seed)))
-        return stored(results / f"{key}.json", lambda: judged(data, last, fit))
+        return stored(results / f"{key}.json", lambda: judged(data(last), fit))
 
     grid = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
     best = max(grid, key=lambda settings: found(2, JUDGED, 0, settings)["ndcg@10"])
@@ -125,7 +158,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="number of fits of each row")
     options = parser.parse_args()
     for name in options.sets:
-        data = options.data / f"{SETS[name]}.txt"
+        data = functools.partial(held_out, options.data / f"{SETS[name]}.txt")
         print(f"\n| {name} | settings | NDCG@10 | Recall@10 | CPU s |\n{'|---' * 5}|")
         for model, settings, runs in rows(
             data, options.results / name, options.factors, options.seeds

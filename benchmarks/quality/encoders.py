@@ -1,0 +1,268 @@
+"""The next item of a user, by one encoder and several losses of equal CPU seconds, beside ALS.
+
+    python -m benchmarks.quality.encoders --data DATA --results results --sets Beauty --seconds 60
+
+`DATA` has `s3rec`, the files of `benchmarks.quality.leave_one_out`, whose rules are those of Beauty
+and Sports. Of `ml-100k`, `DATA/ml-100k/u.data` of https://grouplens.org/datasets/movielens, the
+test is by time: the first item of each user in the last tenth of the times, and for validation in
+the tenth before. So nothing of a later time trains a model.
+
+The encoder is a `SequenceEncoder` of one block and the last 20 items, trained by Adam in steps of
+256 sequences, on one thread. Settings of each loss are a learning rate, and item vectors that start
+at random or from `RGFactorizer`. Each is trained for `--seconds` of CPU time, those of that
+factorisation included; those of the best validation NDCG@10 are trained anew, with all items but
+those of the test, as often as `--seeds`. RG^2 and RG^x have no logits: their items are solved by
+`als.ItemSolver` after each epoch. MiB is the peak of a training beyond that of its process before,
+at its start. What `--results` holds is not computed again.
+"""
+
+import argparse
+import concurrent.futures
+import functools
+import itertools
+import multiprocessing
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = "1"
+
+import keras
+import numpy as np
+import scipy.sparse as sp
+import tensorflow as tf
+
+from benchmarks.quality import leave_one_out
+from benchmarks.quality.leave_one_out import FACTORS, SETS, Split, judged, nearest, split, stored
+from benchmarks.quality.recommendation import arguments, over_seeds
+from benchmarks.speed import memory
+from tfrank_sel import losses, models
+from tfrank_sel.data import Sequences
+from tfrank_sel.models import als
+from tfrank_sel.models.als import retrieval
+
+LENGTH, BATCH, NEGATIVES, ALPHA = 20, 256, 256, 0.0025
+GRID = [{"rate": 0.003, "from ALS": start} for start in (0, 1)]
+BY_TIME = "ml-100k"
+Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+# a loss of the embedding of the items, and their frequencies
+Make = Callable[[keras.layers.Embedding, np.ndarray], Loss]
+
+
+def by_time(path: pathlib.Path, last: int) -> Split:
+    """The first item of each user in a tenth of the times, the `last` from the end."""
+    columns = np.loadtxt(path)
+    users, items, _, times = columns[columns[:, 0] > 0].T
+    order = np.lexsort((times, users))
+    users, items = (np.unique(x, return_inverse=True) for x in (users[order], items[order]))
+    train = Sequences(users[0], items[0], users[1], items[1].astype(np.int32) + 1, times[order])
+    held = train
+    for part in range(1, last + 1):
+        train, held = train.split(np.quantile(times, 1.0 - part / 10.0))
+    first, places = np.unique(held.users, return_index=True)
+    is_fair = train.histories(1)[first, 0] > 0
+    return split(train, first[is_fair], held.items[places[is_fair]])
+
+
+def by_successors(of: Split) -> Callable[[], np.ndarray]:
+    """The items that followed the last item most often."""
+    inputs, targets = of.train.windows(LENGTH)
+    pairs = inputs[inputs > 0] - 1, targets[inputs > 0] - 1
+    size = of.matrix.shape[1]
+    return nearest(of, sp.csr_matrix((np.ones(len(pairs[0])), pairs), (size, size)))
+
+
+def of_positions(function: Any) -> Any:
+    """A loss of the states that have a target, and of these."""
+
+    def loss(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        there = y_true > 0
+        targets = tf.cast(y_true[there], tf.int32)  # Keras casts them to floats
+        return tf.reduce_mean(function(tf.boolean_mask(y_pred, there), targets))
+
+    return loss
+
+
+def binary(negatives: int, calibration: float) -> Make:
+    """BCE of an item against negatives; gBCE (Petrov and Macdonald, 2023) if calibrated."""
+
+    def make(items: keras.layers.Embedding, counts: np.ndarray) -> Loss:
+        share = negatives / (len(counts) - 1)
+        beta = share * (calibration * (1.0 - 1.0 / share) + 1.0 / share)
+
+        @of_positions
+        def loss(states: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+            vectors, count = items.embeddings, tf.shape(states)[0]
+            score = tf.reduce_sum(states * tf.gather(vectors, targets), axis=1)
+            shape = [count] if negatives == 1 else [negatives]
+            drawn = tf.gather(vectors, tf.random.uniform(shape, 1, len(counts) + 1, tf.int32))
+            others = (
+                tf.reduce_sum(states * drawn, axis=1, keepdims=True)
+                if negatives == 1
+                else tf.matmul(states, drawn, transpose_b=True)
+            )
+            return beta * tf.nn.softplus(-score) + tf.reduce_sum(tf.nn.softplus(others), axis=1)
+
+        return loss
+
+    return make
+
+
+def sampled(items: keras.layers.Embedding, counts: np.ndarray) -> Loss:
+    """TensorFlow's sampled softmax: negatives by frequency, less the logarithms of theirs."""
+
+    @of_positions
+    def loss(states: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        labels = tf.cast(targets[:, tf.newaxis] - 1, tf.int64)
+        drawn = tf.random.fixed_unigram_candidate_sampler(
+            labels, 1, NEGATIVES, True, len(counts), unigrams=np.maximum(counts, 0.5).tolist()
+        )
+        vectors, zeros = items.embeddings[1:], tf.zeros(len(counts))
+        options = NEGATIVES, len(counts), 1, drawn
+        return tf.nn.sampled_softmax_loss(vectors, zeros, labels, states, *options)
+
+    return loss
+
+
+def catalogue(loss: Any) -> Make:
+    return lambda items, counts: losses.CatalogueLoss(loss, items)
+
+
+LOSSES: dict[str, Make] = {
+    "RG^x, items solved": catalogue(losses.RGCrossLoss(ALPHA)),
+    "softmax, all items": catalogue(losses.SoftmaxLoss()),
+    f"softmax, {NEGATIVES} negatives, logQ": sampled,
+    f"gBCE, {NEGATIVES} negatives": binary(NEGATIVES, 0.75),
+    "BCE, 1 negative": binary(1, 0.0),
+    "RG^2, items solved": catalogue(losses.RG2Loss(ALPHA)),
+    "smooth top-10, all items": catalogue(losses.SmoothTopKLoss(10)),
+}
+
+
+class Clock(keras.callbacks.Callback):
+    """Ends a training after CPU seconds, and notes its memory halfway."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.began, self.seconds, self.peak, self.epochs = time.process_time(), seconds, 0.0, 0.0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.epochs += 1.0 / self.params["steps"]
+        if time.process_time() - self.began > self.seconds:
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.peak = memory.peak()
+
+
+def train(
+    of: Split, name: str, factors: int, seconds: float, settings: dict[str, float], seed: int
+) -> dict[str, float]:
+    """Trains an encoder; its quality, memory and seconds."""
+    keras.utils.set_random_seed(seed)
+    before = memory.resident()
+    memory.start_peak()
+    clock = Clock(seconds)
+    num_items = of.matrix.shape[1]
+    encoder = models.SequenceEncoder(num_items, factors, num_blocks=1, max_length=LENGTH)
+    if settings["from ALS"]:
+        start = als.RGFactorizer(
+            als.RGCross(0.02),
+            factors,
+            regularization=0.6,
+            sweeps=FACTORS[factors],
+            num_threads=1,
+            seed=seed,
+        ).fit(of.matrix)
+        encoder.items.set_weights([np.pad(start.item_factors_, [(1, 0), (0, 0)])])
+    inputs, targets = of.train.windows(LENGTH)
+    counts = np.bincount(targets[targets > 0], minlength=num_items + 1)[1:]
+    solvers = [als.ItemSolver(inputs, targets, num_threads=1)] if name.startswith("RG") else []
+    optimizer = keras.optimizers.Adam(settings["rate"])
+    encoder.compile(optimizer, LOSSES[name](encoder.items, counts))
+    encoder.fit(
+        inputs, targets, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[*solvers, clock]
+    )
+    spent, states = time.process_time() - clock.began, []
+    for rows in np.array_split(of.train.histories(LENGTH), max(1, len(of.target.indptr) // 1024)):
+        states.append(np.asarray(encoder.predict_on_batch(rows)[:, -1], np.float32))
+    vectors = np.ascontiguousarray(encoder.items.get_weights()[0][1:])
+    best, _ = retrieval.best(np.concatenate(states), vectors, leave_one_out.K, of.matrix)
+    return {
+        **retrieval.ranking_quality(best, of.target),
+        "seconds": spent,
+        "epochs": clock.epochs,
+        "MiB": clock.peak - before,
+    }
+
+
+def trained(
+    process: concurrent.futures.Executor,
+    data: Callable[[int], Split],
+    results: pathlib.Path,
+    options: argparse.Namespace,
+    name: str,
+    last: int,
+    settings: dict[str, float],
+    seed: int,
+) -> dict[str, float]:
+    """What `train` returns in a process, unless it is stored."""
+    size = options.factors, options.seconds
+    key = " ".join(map(str, (name, last, *size, *settings.values(), seed)))
+    arguments = name, *size, settings, seed
+    path = results / f"{key}.json"
+    return stored(path, lambda: process.submit(train, data(last), *arguments).result())
+
+
+def rows(
+    data: Callable[[int], Split], results: pathlib.Path, options: argparse.Namespace
+) -> Iterator[tuple[str, str, list[dict[str, float]]]]:
+    """Each loss, its settings, and its results by seed; `data(2)` is for validation."""
+    results.mkdir(parents=True, exist_ok=True)
+    successors = "successors of the last item"
+    path = results / f"{successors}.json"
+    yield successors, "", [stored(path, lambda: judged(data(1), by_successors))]
+    for name in options.losses:
+        # a process of its own: memory that another loss took and freed would not count
+        spawn = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
+            found = functools.partial(trained, process, data, results, options, name)
+            best = max(GRID, key=lambda settings, found=found: found(2, settings, 0)["ndcg@10"])
+            runs = [found(1, best, seed) for seed in range(options.seeds)]
+        yield name, ", ".join(f"{key} {value:g}" for key, value in best.items()), runs
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = arguments(__doc__)
+    parser.add_argument("--sets", nargs="+", choices=[*SETS, BY_TIME], default=[*SETS, BY_TIME])
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
+    parser.add_argument("--factors", type=int, choices=FACTORS, default=64)
+    parser.add_argument("--seconds", type=float, default=300, help="CPU time of a training")
+    parser.add_argument("--seeds", type=int, default=5, help="number of fits of each row")
+    options = parser.parse_args()
+    for name in options.sets:
+        of_set = functools.partial(
+            *(
+                (by_time, options.data / BY_TIME / "u.data")
+                if name == BY_TIME
+                else (leave_one_out.held_out, options.data / "s3rec" / f"{SETS[name]}.txt")
+            )
+        )
+        results, factors = options.results / name, [options.factors]
+        head = ["model", "settings", "NDCG@10", "Recall@10", "CPU s", "epochs", "MiB"]
+        print(f"\n| {' | '.join([name, *head[1:]])} |\n{'|---' * len(head)}|")
+        of_baselines = leave_one_out.rows(of_set, results, factors, options.seeds)
+        for model, settings, runs in itertools.chain(rows(of_set, results, options), of_baselines):
+            values = [over_seeds(runs, key) for key in ("ndcg@10", "recall@10")]
+            values.append(f"{np.median([run['seconds'] for run in runs]):.0f}")
+            values.append(f"{runs[0]['epochs']:.1f}" if "epochs" in runs[0] else "")
+            values.append(f"{max(run['MiB'] for run in runs):.0f}" if "MiB" in runs[0] else "")
+            print(f"| {' | '.join((model, settings, *values))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
