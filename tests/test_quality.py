@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.quality import default, ensembles, equal, explanations
+from benchmarks.quality import default, ensembles, equal, explanations, leave_one_out
 from benchmarks.quality.data import PARTS
 from benchmarks.quality.selection import Trial, chosen, ndcg
 from tests.references import metrics as references
@@ -162,3 +162,20 @@ def test_the_table_of_onnx_has_small_differences():
         assert name == kind
         assert float(worst) < (1e-6 if kind == "trees" else 1e-5)
         assert all(float(time.split()[0]) > 0.0 for time in times)
+
+
+def test_a_split_by_time_trains_on_nothing_later(tmp_path):
+    random = np.random.default_rng(0)
+    users, items = np.repeat(np.arange(1, 21), 10), np.tile(np.arange(7, 17), 20)
+    times = random.permutation(200)
+    ones = np.ones(200, int)
+    np.savetxt(tmp_path / "u.data", np.stack([users, items, ones, times], axis=1), "%d", "\t")
+    for last, end in ((1, 200), (2, 180)):
+        split = leave_one_out.by_time(tmp_path, last)
+        begin = end - 20
+        assert split.train.times.max() < begin
+        for user in range(20):
+            of_user = np.flatnonzero((users == user + 1) & (times >= begin) & (times < end))
+            target = split.target[user].indices.tolist()
+            first = of_user[np.argsort(times[of_user])][:1]
+            assert target == (items[first] - 7).tolist()

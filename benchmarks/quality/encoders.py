@@ -1,11 +1,8 @@
-"""The next item of a user, by one encoder and several losses of equal CPU seconds, beside ALS.
+"""The next item of a user, by one encoder and several losses of equal CPU seconds.
 
-    python -m benchmarks.quality.encoders --data DATA --results results --sets Beauty --seconds 60
+    python -m benchmarks.quality.encoders --data s3rec --results results --sets Beauty --seconds 60
 
-`DATA` has `s3rec`, the files of `benchmarks.quality.leave_one_out`, whose rules are those of Beauty
-and Sports. Of `ml-100k`, `DATA/ml-100k/u.data` of https://grouplens.org/datasets/movielens, the
-test is by time: the first item of each user in the last tenth of the times, and for validation in
-the tenth before. So nothing of a later time trains a model.
+Data, splits and rules are those of `benchmarks.quality.leave_one_out`, which has ALS.
 
 The encoder is a `SequenceEncoder` of one block and the last 20 items, trained by Adam in steps of
 256 sequences, on one thread. Settings of each loss are a learning rate, and item vectors that start
@@ -19,7 +16,6 @@ at its start. What `--results` holds is not computed again.
 import argparse
 import concurrent.futures
 import functools
-import itertools
 import multiprocessing
 import os
 import pathlib
@@ -36,35 +32,18 @@ import scipy.sparse as sp
 import tensorflow as tf
 
 from benchmarks.quality import leave_one_out
-from benchmarks.quality.leave_one_out import FACTORS, SETS, Split, judged, nearest, split, stored
+from benchmarks.quality.leave_one_out import FACTORS, SETS, Split, judged, nearest, stored
 from benchmarks.quality.recommendation import arguments, over_seeds
 from benchmarks.speed import memory
 from tfrank_sel import losses, models
-from tfrank_sel.data import Sequences
 from tfrank_sel.models import als
 from tfrank_sel.models.als import retrieval
 
 LENGTH, BATCH, NEGATIVES, ALPHA = 20, 256, 256, 0.0025
 GRID = [{"rate": 0.003, "from ALS": start} for start in (0, 1)]
-BY_TIME = "ml-100k"
 Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 # a loss of the embedding of the items, and their frequencies
 Make = Callable[[keras.layers.Embedding, np.ndarray], Loss]
-
-
-def by_time(path: pathlib.Path, last: int) -> Split:
-    """The first item of each user in a tenth of the times, the `last` from the end."""
-    columns = np.loadtxt(path)
-    users, items, _, times = columns[columns[:, 0] > 0].T
-    order = np.lexsort((times, users))
-    users, items = (np.unique(x, return_inverse=True) for x in (users[order], items[order]))
-    train = Sequences(users[0], items[0], users[1], items[1].astype(np.int32) + 1, times[order])
-    held = train
-    for part in range(1, last + 1):
-        train, held = train.split(np.quantile(times, 1.0 - part / 10.0))
-    first, places = np.unique(held.users, return_index=True)
-    is_fair = train.histories(1)[first, 0] > 0
-    return split(train, first[is_fair], held.items[places[is_fair]])
 
 
 def by_successors(of: Split) -> Callable[[], np.ndarray]:
@@ -238,25 +217,17 @@ def rows(
 def main() -> None:
     """Prints the tables."""
     parser = arguments(__doc__)
-    parser.add_argument("--sets", nargs="+", choices=[*SETS, BY_TIME], default=[*SETS, BY_TIME])
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=["Beauty", "Sports"])
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
     parser.add_argument("--factors", type=int, choices=FACTORS, default=64)
     parser.add_argument("--seconds", type=float, default=300, help="CPU time of a training")
     parser.add_argument("--seeds", type=int, default=5, help="number of fits of each row")
     options = parser.parse_args()
     for name in options.sets:
-        of_set = functools.partial(
-            *(
-                (by_time, options.data / BY_TIME / "u.data")
-                if name == BY_TIME
-                else (leave_one_out.held_out, options.data / "s3rec" / f"{SETS[name]}.txt")
-            )
-        )
-        results, factors = options.results / name, [options.factors]
-        head = ["model", "settings", "NDCG@10", "Recall@10", "CPU s", "epochs", "MiB"]
-        print(f"\n| {' | '.join([name, *head[1:]])} |\n{'|---' * len(head)}|")
-        of_baselines = leave_one_out.rows(of_set, results, factors, options.seeds)
-        for model, settings, runs in itertools.chain(rows(of_set, results, options), of_baselines):
+        head = [name, "settings", "NDCG@10", "Recall@10", "CPU s", "epochs", "MiB"]
+        print(f"\n| {' | '.join(head)} |\n{'|---' * len(head)}|")
+        data = functools.partial(SETS[name], options.data)
+        for model, settings, runs in rows(data, options.results / name, options):
             values = [over_seeds(runs, key) for key in ("ndcg@10", "recall@10")]
             values.append(f"{np.median([run['seconds'] for run in runs]):.0f}")
             values.append(f"{runs[0]['epochs']:.1f}" if "epochs" in runs[0] else "")
