@@ -1,11 +1,13 @@
 """The best items of a whole catalogue, by parts of it."""
 
+import math
 from typing import Any
 
 import tensorflow as tf
 from tensorflow import Tensor
 
 ITEMS_AT_ONCE = 1 << 16
+GROUP = 32  # items of which the largest logit is taken first
 
 
 def best_unseen(states: Tensor, items: Tensor, seen: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -37,6 +39,9 @@ def _first(states: Tensor, vectors: Tensor, k: Any) -> tuple[Tensor, Tensor]:
     """The `k` best of all items."""
     num_items, num_factors = vectors.shape[0] - 1, vectors.shape[1]
     width = min(ITEMS_AT_ONCE, num_items)
+    size = math.gcd(width, GROUP)
+    count = width // size
+    count = min(count, k) if isinstance(k, int) else tf.minimum(count, k)
 
     def step(first: Tensor, numbers: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
         start = tf.minimum(first, num_items + 1 - width)  # the last part overlaps
@@ -44,7 +49,13 @@ def _first(states: Tensor, vectors: Tensor, k: Any) -> tuple[Tensor, Tensor]:
         of_part = tf.slice(vectors, [start, 0], [width, num_factors])
         logits = tf.matmul(states, of_part, transpose_b=True)
         logits = tf.where(part >= first, logits, tf.float32.min)
-        part = tf.broadcast_to(part, tf.shape(logits))
+        # the best are in the groups of the largest maxima, which are found in less time
+        groups = tf.reshape(logits, [-1, width // size, size])
+        _, best = tf.math.top_k(tf.reduce_max(groups, axis=2), count)
+        best = tf.sort(best, axis=1)  # equal scores keep the order of the items
+        part = tf.gather(tf.reshape(part, [-1, size]), best)
+        logits = tf.gather(groups, best, batch_dims=1)
+        part, logits = (tf.reshape(x, [-1, count * size]) for x in (part, logits))
         scores, places = tf.math.top_k(tf.concat([scores, logits], axis=1), k)
         numbers = tf.gather(tf.concat([numbers, part], axis=1), places, batch_dims=1)
         return first + width, numbers, scores
