@@ -9,14 +9,11 @@ The encoder is a `SequenceEncoder` of one block and the last 20 items, trained b
 at random or from `RGFactorizer`. Each is trained for `--seconds` of CPU time, those of that
 factorisation included; those of the best validation NDCG@10 are trained anew, with all items but
 those of the test, as often as `--seeds`. RG^2 and RG^x have no logits: their items are solved by
-`als.ItemSolver` after each epoch. MiB is the peak of a training beyond that of its process before,
-at its start. What `--results` holds is not computed again.
+`als.ItemSolver` after each epoch. What `--results` holds is not computed again.
 """
 
 import argparse
-import concurrent.futures
 import functools
-import multiprocessing
 import os
 import pathlib
 import time
@@ -34,7 +31,6 @@ import tensorflow as tf
 from benchmarks.quality import leave_one_out
 from benchmarks.quality.leave_one_out import FACTORS, SETS, Split, judged, nearest, stored
 from benchmarks.quality.recommendation import arguments, over_seeds
-from benchmarks.speed import memory
 from tfrank_sel import losses, models
 from tfrank_sel.models import als
 from tfrank_sel.models.als import retrieval
@@ -122,28 +118,24 @@ LOSSES: dict[str, Make] = {
 
 
 class Clock(keras.callbacks.Callback):
-    """Ends a training after CPU seconds, and notes its memory halfway."""
+    """Ends a training after CPU seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
-        self.began, self.seconds, self.peak, self.epochs = time.process_time(), seconds, 0.0, 0.0
+        self.began, self.seconds, self.epochs = time.process_time(), seconds, 0.0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.epochs += 1.0 / self.params["steps"]
         if time.process_time() - self.began > self.seconds:
             self.model.stop_training = True
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.peak = memory.peak()
-
 
 def train(
     of: Split, name: str, factors: int, seconds: float, settings: dict[str, float], seed: int
 ) -> dict[str, float]:
-    """Trains an encoder; its quality, memory and seconds."""
+    """Trains an encoder; its quality, seconds and epochs."""
+    keras.backend.clear_session()
     keras.utils.set_random_seed(seed)
-    before = memory.resident()
-    memory.start_peak()
     clock = Clock(seconds)
     num_items = of.matrix.shape[1]
     encoder = models.SequenceEncoder(num_items, factors, num_blocks=1, max_length=LENGTH)
@@ -174,26 +166,7 @@ def train(
         **retrieval.ranking_quality(best, of.target),
         "seconds": spent,
         "epochs": clock.epochs,
-        "MiB": clock.peak - before,
     }
-
-
-def trained(
-    process: concurrent.futures.Executor,
-    data: Callable[[int], Split],
-    results: pathlib.Path,
-    options: argparse.Namespace,
-    name: str,
-    last: int,
-    settings: dict[str, float],
-    seed: int,
-) -> dict[str, float]:
-    """What `train` returns in a process, unless it is stored."""
-    size = options.factors, options.seconds
-    key = " ".join(map(str, (name, last, *size, *settings.values(), seed)))
-    arguments = name, *size, settings, seed
-    path = results / f"{key}.json"
-    return stored(path, lambda: process.submit(train, data(last), *arguments).result())
 
 
 def rows(
@@ -204,13 +177,17 @@ def rows(
     successors = "successors of the last item"
     path = results / f"{successors}.json"
     yield successors, "", [stored(path, lambda: judged(data(1), by_successors))]
+
+    def found(name: str, last: int, settings: dict[str, float], seed: int = 0) -> dict[str, float]:
+        size = options.factors, options.seconds
+        key = " ".join(map(str, (name, last, *size, *settings.values(), seed)))
+        path = results / f"{key}.json"
+        return stored(path, lambda: train(data(last), name, *size, settings, seed))
+
     for name in options.losses:
-        # a process of its own: memory that another loss took and freed would not count
-        spawn = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
-            found = functools.partial(trained, process, data, results, options, name)
-            best = max(GRID, key=lambda settings, found=found: found(2, settings, 0)["ndcg@10"])
-            runs = [found(1, best, seed) for seed in range(options.seeds)]
+        of_validation = [found(name, 2, settings)["ndcg@10"] for settings in GRID]
+        best = GRID[int(np.argmax(of_validation))]
+        runs = [found(name, 1, best, seed) for seed in range(options.seeds)]
         yield name, ", ".join(f"{key} {value:g}" for key, value in best.items()), runs
 
 
@@ -224,14 +201,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="number of fits of each row")
     options = parser.parse_args()
     for name in options.sets:
-        head = [name, "settings", "NDCG@10", "Recall@10", "CPU s", "epochs", "MiB"]
+        head = [name, "settings", "NDCG@10", "Recall@10", "CPU s", "epochs"]
         print(f"\n| {' | '.join(head)} |\n{'|---' * len(head)}|")
         data = functools.partial(SETS[name], options.data)
         for model, settings, runs in rows(data, options.results / name, options):
             values = [over_seeds(runs, key) for key in ("ndcg@10", "recall@10")]
             values.append(f"{np.median([run['seconds'] for run in runs]):.0f}")
             values.append(f"{runs[0]['epochs']:.1f}" if "epochs" in runs[0] else "")
-            values.append(f"{max(run['MiB'] for run in runs):.0f}" if "MiB" in runs[0] else "")
             print(f"| {' | '.join((model, settings, *values))} |", flush=True)
 
 
