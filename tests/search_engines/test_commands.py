@@ -18,6 +18,8 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.engines import logged
 from tfrank_sel.engines.__main__ import app
 from tfrank_sel.features import Category, Number, Vector
+from tfrank_sel.pipelines.__main__ import app as pipelines
+from tfrank_sel.training import trees
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 WORDS = ["red", "blue", "shoe", "shirt", 'a "b"', "\\n{x"]
@@ -53,8 +55,8 @@ def documents():
     return made
 
 
-@pytest.fixture
-def book(tmp_path, documents):
+@pytest.fixture(scope="module")
+def book(tmp_path_factory, documents):
     """A book of Quepid: two judges, and a document that the index has not."""
     random = np.random.default_rng(1)
     lines = ["query,docid,Ann,Ben"]
@@ -66,8 +68,9 @@ def book(tmp_path, documents):
             lines.append(
                 f'"{quoted}","{identifier}",{grade},{grade if random.random() < 0.3 else ""}'
             )
-    (tmp_path / "book.csv").write_text("\n".join([*lines, "red shoe,gone,1,"]) + "\n")
-    return tmp_path / "book.csv"
+    path = tmp_path_factory.mktemp("book") / "book.csv"
+    path.write_text("\n".join([*lines, "red shoe,gone,1,"]) + "\n")
+    return path
 
 
 ENGINES = {
@@ -88,7 +91,7 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(
     url = fake.served(index)
     of = ["--engine", engine, "--url", url]
     files = {x: tmp_path / x for x in ("j.parquet", "f.json", "t.parquet", "m.txt", "r.json")}
-    judged, features, table, trees, file = files.values()
+    judged, features, table, text, file = files.values()
     told("judgments", book, "--output", judged)
     told("features", "--output", features, "--engine", engine, *FIELDS)
     if engine == "elasticsearch":
@@ -111,7 +114,7 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(
     data = lightgbm.Dataset(rows[own], rows["relevance"].astype(int), group=sizes)
     options = {"objective": "lambdarank", "num_leaves": 5, "verbose": -1, "min_data_in_leaf": 5}
     booster = lightgbm.train(options, data, 8)
-    booster.save_model(trees)
+    booster.save_model(text)
     queries = json.loads(features.read_text()) if engine == "elasticsearch" else own
     boosted = models.BoostedTrees.from_lightgbm(booster)
     export.search_engine(boosted, file, engine, queries, version=version, missing=missing)
@@ -122,34 +125,94 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(
     assert '"ranker-2"' in told("push", file, *stored)
 
     compared = ["verify", table, *of, "--missing", missing, "--name"]
-    assert "rank correlation 1.0000" in told(*compared, "ranker-2", "--model", trees)
+    assert "rank correlation 1.0000" in told(*compared, "ranker-2", "--model", text)
     boosted.save(tmp_path / "m.keras")
     assert "correlation 1.0000" in told(*compared, "ranker-2", "--model", tmp_path / "m.keras")
     lightgbm.train(options, data, 7).save_model(tmp_path / "other.txt")
     line = refused(*compared, "ranker-1", "--model", tmp_path / "other.txt")
     assert line.startswith(f"ranker-1 must score as {tmp_path / 'other.txt'}: rank correlation 1")
-    assert "No known trained model" in refused(*compared, "x", "--model", trees) or (
-        "404, Unknown model [x]" in refused(*compared, "x", "--model", trees)
+    assert "No known trained model" in refused(*compared, "x", "--model", text) or (
+        "404, Unknown model [x]" in refused(*compared, "x", "--model", text)
     )
 
 
-def test_the_commands_of_the_guide_run(tmp_path, documents, book, monkeypatch):
-    monkeypatch.chdir(book.parent)
+GUIDE = (ROOT / "docs" / "engines.md").read_text()
+SMALL = ["--epochs", "2", "--batch-size", "8", "--set", "training.loss.class=SoftmaxLoss"]
+
+
+@pytest.fixture(scope="module")
+def guided(documents, book):
+    """The folder in which the commands of the guide ran, and what each printed."""
     url = fake.served(fake.Index(documents))
-    guide = (ROOT / "docs" / "engines.md").read_text()
     variables = {"OF": f"--engine opensearch --url {url}"}
-    lines = re.search(r"```sh\n(.*?)```", guide, re.DOTALL)[1].replace("$OF", "{OF}").splitlines()
-    for line in lines:
-        program, *arguments = shlex.split(line.format(**variables))
-        if program == "tfrank-sel-engine":
-            told(*arguments)
-        elif program == "python":
-            rows = parquet.read_table("train.parquet").to_pandas()
-            data = lightgbm.Dataset(rows.iloc[:, 3:], rows["relevance"])
-            booster = lightgbm.train({"verbose": -1}, data, 3)
-            [code] = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-            exec(code, {"booster": booster, "models": models, "export": export})
-    assert len(lines) == 10
+    block = re.search(r"```sh\n(.*?)```", GUIDE, re.DOTALL)[1].replace("$OF", "{OF}")
+    printed = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(book.parent)
+        patch.setattr(trees, "PATIENCE", 10)
+        for line in block.splitlines():
+            program, *arguments = shlex.split(line.format(**variables))
+            if program == "tfrank-sel-engine":
+                printed[" ".join(arguments[:2])] = told(*arguments)
+            elif program == "tfrank-sel-pipelines":
+                done = CliRunner().invoke(pipelines, [*arguments, *SMALL])
+                assert done.exit_code == 0, done.output + repr(done.exception)
+    return book.parent, printed
+
+
+def test_the_commands_of_the_guide_run(guided):
+    folder, printed = guided
+    assert "rank correlation 1.0000" in printed["verify train.parquet"]
+    lines = printed["export run"].replace("\n", " ")
+    for rival in ("ranker", "trees of the labels"):
+        assert re.search(rf"trees: NDCG@10 0\.\d+, {rival} 0\.\d+: .* \([+-]0.\d+ to ", lines)
+    rows = parquet.read_table(folder / "train.parquet").to_pandas()
+    data = lightgbm.Dataset(rows.iloc[:, 3:], rows["relevance"])
+    booster = lightgbm.train({"verbose": -1}, data, 3)
+    [code] = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    (folder / "ranker.json").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(code, {"booster": booster, "models": models, "export": export})
+    assert (folder / "ranker.json").exists()
+
+
+@pytest.mark.parametrize("case", ["opensearch 2.19", "elasticsearch"])
+def test_a_version_scores_the_trees_that_learned_from_a_run(
+    tmp_path, guided, documents, case, monkeypatch
+):
+    """The table of the run has NaN for absent features, which 2.19 takes for 0."""
+    monkeypatch.setattr(trees, "PATIENCE", 10)
+    engine, version, absent, _ = ENGINES[case]
+    of = ["--engine", engine, "--url", fake.served(fake.Index(documents, absent))]
+    features, file = tmp_path / "f.json", tmp_path / "r.json"
+    told("features", "--output", features, "--engine", engine, *FIELDS[:6])
+    exported = ["export", guided[0] / "run", "--engine", engine, "--version", version]
+    told(*exported, "--output", file, "--features", features)
+    if engine != "elasticsearch":
+        told("push", features, *of)
+    told("push", file, *of)
+    trained = ["--name", "ranker-1", "--model", tmp_path / "r.keras"]
+    assert "correlation 1.0000" in told("verify", guided[0] / "train.parquet", *of, *trained)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["opensearch", "--version", "new"], '`version` must be numbers with dots, such as "3.7"'),
+        (["elasticsearch"], "must have the features of the run: it lacks title, body, price"),
+        (["elasticsearch", "--features", "none"], "No such file or directory: 'none'"),
+        (["opensearch", "--output", "ranker.keras"], "must not exist"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_trees_are_trained(
+    guided, options, message, monkeypatch
+):
+    monkeypatch.chdir(guided[0])
+    monkeypatch.delattr(trees, "train")
+    line = refused("export", "run", "--output", "new.json", "--engine", *options)
+    assert message in line
+    assert not [*guided[0].glob("*new*")]
 
 
 def test_an_engine_that_takes_absent_features_otherwise_is_not_equal(tmp_path, documents, book):

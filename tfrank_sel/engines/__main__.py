@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from tfrank_sel import kept
-from tfrank_sel.commandline import Application, Version
+from tfrank_sel.commandline import Application, Version, told
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.engines import judgments as judged_by, logged
@@ -24,10 +24,12 @@ from tfrank_sel.engines.engine import Engine, Fields
 from tfrank_sel.engines.plugin import Plugin
 from tfrank_sel.engines.solr import Solr
 from tfrank_sel.features import Bool, Category, Feature, Hash, Number
+from tfrank_sel.launch import quiet
 from tfrank_sel.locks import created
 from tfrank_sel.refusals import refusal
 
 Name = Literal["opensearch", "o19s", "elasticsearch", "solr"]  # as in `export.search_engine`
+Ranks = Literal["opensearch", "o19s", "elasticsearch", "solr", "vespa"]
 ENGINES: dict[Name, type[Engine]] = {
     "opensearch": Plugin,
     "o19s": Plugin,
@@ -172,10 +174,38 @@ def collect(
 
 
 @app.command()
+def export(
+    run: Annotated[str, typer.Argument(help="Folder or URL of a run of tfrank-sel-pipelines.")],
+    output: Annotated[pathlib.Path, typer.Option(help="File to write.")],
+    engine: Annotated[Ranks, typer.Option(help="The engine.")],
+    version: Annotated[
+        str | None,
+        typer.Option(help="Version of the engine or of o19s' plugin; all versions if unset."),
+    ] = None,
+    features: Annotated[
+        str, typer.Option(help="For Elasticsearch: the file of `features`.")
+    ] = "features.json",
+    missing: Missing = math.nan,
+) -> None:
+    """Write the ranker of a run as a file for `push`: trees that learn the ranker's scores.
+
+    It prints NDCG@10 of the trees on the test split, the ranker's, and that of trees that learn the
+    labels. The trees are also written as a Keras model, OUTPUT with the suffix .keras, for
+    `verify`. For Vespa, the file is the ranker itself, as ONNX.
+    """
+    # Imported late, since only this command needs TensorFlow.
+    with quiet():
+        from tfrank_sel.engines import distilled
+        from tfrank_sel.pipelines.files import mirrors
+
+    with told():
+        distilled.export(mirrors.near(run), output, engine, version, missing, features)
+    print(output)
+
+
+@app.command()
 def push(
-    file: Annotated[
-        pathlib.Path, typer.Argument(help="File of `features` or of `export.search_engine`.")
-    ],
+    file: Annotated[pathlib.Path, typer.Argument(help="File of `features` or of `export`.")],
     engine: Of,
     url: Url,
     name: Annotated[

@@ -29,7 +29,7 @@ class Elasticsearch(Engine):
     def search(
         self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
     ) -> dict[str, Logged]:
-        by_name = self._of_model(model) if model else _of_file(features)
+        by_name = self._of_model(model) if model else queries_of_file(features)
         named = [{"bool": {"must": query, "_name": name}} for name, query in by_name.items()]
         source = {
             "query": {"bool": {"should": named, "filter": {"ids": {"values": _DOCUMENTS}}}},
@@ -88,6 +88,7 @@ class Elasticsearch(Engine):
         self._send("PUT", f"_ml/trained_models/{quoted(name)}", {**body, "description": name})
 
 
-def _of_file(path: str) -> dict[str, Any]:
+def queries_of_file(path: str) -> dict[str, Any]:
+    """Returns the query of each feature in a file of `features`."""
     with kept.reading(path, "the file of queries that `features` wrote"):
         return kept.read_json(path)

@@ -1,0 +1,134 @@
+"""Rankers of runs as files of engines: as ONNX, or as trees that learned their scores."""
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from rich.console import Console
+
+from tfrank_sel import export as exports, losses, models
+from tfrank_sel.data.cache import Cache
+from tfrank_sel.data.schema import Schema
+from tfrank_sel.engines.elastic import queries_of_file
+from tfrank_sel.export.engines import Absent, ways_of
+from tfrank_sel.features import Bool, Number
+from tfrank_sel.locks import created
+from tfrank_sel.pipelines.analysis.statistics import DataSplit
+from tfrank_sel.pipelines.configuration import load
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation import evaluation
+from tfrank_sel.pipelines.evaluation.saved import TracedScorer
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion.inputs import Job
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
+from tfrank_sel.pipelines.run.results import Run
+from tfrank_sel.refusals import refusal
+from tfrank_sel.training import trees
+
+METRIC = "NDCG@10"
+
+
+def export(
+    folder: Path, output: Path, engine: str, version: str | None, missing: float, features: str
+) -> None:
+    """Writes the file of an engine, and prints what the trees lose on the test split.
+
+    The trees learn the differences of the ranker's scores within each list of the training split,
+    until the NDCG@10 of the validation split gets no better. They are also written as a Keras
+    model, with the suffix `.keras`. The file for Vespa is the ranker itself, as ONNX.
+
+    Args:
+        folder: Folder of a run whose model is exported.
+        output: File to write.
+        engine: As in `export.search_engine`, and so is `version`.
+        version: Version of the engine.
+        missing: Value of an absent feature in the table of the run; if it is NaN, the trees learn
+            from 0 where the engine takes it for 0.
+        features: For Elasticsearch, the file of the queries of features.
+
+    Raises:
+        tfrank_sel.data.InputError: If the folder is not such a run.
+        ValueError: If a feature is no number of its own, or there is no file for this version.
+    """
+    run = Run(Job(load(folder / folders.CONFIGURATION), None, folder), Progress(Console()))
+    if engine == "vespa":
+        exports.onnx(run.trained["ours"].model, output)
+        return
+    names = _names(folder, run.records.layout)
+    stored = _queries(features, names) if engine == "elasticsearch" else names
+    if Absent.IS_ZERO in ways_of(engine, version) and math.isnan(missing):
+        missing = 0.0
+    with created(output) as written, created(output.with_suffix(".keras")) as model:
+        boosted = _distilled(run, missing)
+        exports.search_engine(boosted, written, engine, stored, version=version, missing=missing)
+        saved = model.with_suffix(".keras")
+        boosted.save(saved)
+        saved.rename(model)
+
+
+def _names(folder: Path, schema: Schema) -> Sequence[str]:
+    others = {x: y.type for x, y in schema.features.items() if not isinstance(y, Number | Bool)}
+    if others:
+        expected = "engines compute numbers with a name each: its features must be numbers"
+        raise refusal(f"{folder}: {expected}", ", ".join(f"{x}, a {y}" for x, y in others.items()))
+    return schema.names
+
+
+def _queries(path: str, names: Sequence[str]) -> dict[str, Any]:
+    queries = queries_of_file(path)
+    if lacking := [name for name in names if name not in queries]:
+        expected = f"{path} must have the features of the run: it lacks {', '.join(lacking)}"
+        raise refusal(expected, ", ".join(queries))
+    return {name: queries[name] for name in names}
+
+
+def _distilled(run: Run, missing: float) -> models.BoostedTrees:
+    """Trees that learned the ranker's scores, whose loss it tells."""
+    train, held_out, test = (run.splits[x] for x in ("train", "validation", "test"))
+    gain, seed = run.settings.gain, run.settings.seed
+
+    def filled(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        x = inputs["features"]
+        return tf.where(tf.math.is_nan(x), missing, x)
+
+    def batches(split: DataSplit, ranker: Scorer | None) -> Iterator[tuple[Any, ...]]:
+        for inputs, *labels in split.batches():
+            if ranker is not None:
+                labels = [tf.where(inputs["mask"], ranker(inputs), math.nan)]
+            yield {"features": filled(inputs), "mask": inputs["mask"]}, *labels
+
+    def scorer(boosted: models.BoostedTrees) -> TracedScorer:
+        return TracedScorer(lambda inputs: boosted(filled(inputs)), test.inputs)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        with run.progress.step("trees") as step:
+            step.reads(train.shards, times=2)
+            measured = Cache.write(batches(held_out, None), f"{scratch}/validation")
+            learned = Cache.write(batches(train, run.exported), f"{scratch}/scores")
+            boosted, *_ = trees.train(
+                losses.MarginMSELoss(), learned, measured, {}, seed, gain=gain
+            )
+            step.tell(f"{boosted.num_trees} trees learned the scores of the ranker")
+            learned = Cache.write(batches(train, None), f"{scratch}/labels")
+            of_labels, *_ = trees.train(trees.LAMBDARANK, learned, measured, {}, seed, gain=gain)
+        with run.progress.step("evaluation") as step:
+            rival = scorer(of_labels)
+            evaluated = evaluation.evaluate(
+                scorer(boosted),
+                run.exported,
+                test,
+                scratch,
+                seed=seed,
+                against="ranker",
+                gain=gain,
+                has_irrelevant=test.has_irrelevant,
+                simple={"trees of the labels": lambda _, inputs: rival(inputs).numpy()},
+            )
+            step.tell(f"{test.statistics.lists} queries of the test split")
+            against = {evaluated.against: evaluated.overall, **evaluated.simple}
+            for name, compared in against.items():
+                step.tell(compared[METRIC].told(f"trees: {METRIC}", name))
+    return boosted
