@@ -45,8 +45,8 @@ def export(
         output: File to write.
         engine: As in `export.search_engine`, and so is `version`.
         version: Version of the engine.
-        missing: Value of an absent feature in the table of the run; if it is NaN, the trees learn
-            from 0 where the engine takes it for 0.
+        missing: Value that the trees learn from in place of NaN in the table of the run. If it is
+            NaN, and the engine takes an absent feature for 0, they learn from 0.
         features: For Elasticsearch, the file of the queries of features.
 
     Raises:
