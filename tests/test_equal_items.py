@@ -71,9 +71,11 @@ def assert_equal_items_score_equally(kind, engines) -> None:
     order = random.permutation(14)
     junk = np.pad(doubled, [(0, 0), (0, 5), (0, 0)], constant_values=1e30)
     takes_mask = getattr(model, "takes_mask", False)
+    of_keras = expected(model, doubled, mask)
     for score in engines(model, kind != ROUNDED):
         found = score(doubled, mask)
         near = {"rtol": 1e-5, "atol": 1e-5 * max(np.abs(found).max(), 1.0)}
+        np.testing.assert_allclose(found, of_keras, **near)
         np.testing.assert_allclose(found[:, 7:], found[:, :7], **near)
         np.testing.assert_allclose(found[3:], found[3:, :1].repeat(14, 1), **near)
         alone = [score(doubled[i : i + 1], mask[:1]) for i in range(6)]

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import keras_versions
+from tfrank_sel import compilation, keras_versions
 from tfrank_sel.features import (
     DAY,
     MEAN,
@@ -191,7 +191,7 @@ class WithinList(Configurable, keras.layers.Layer):
         is_item = mask[..., tf.newaxis]
         size = tf.reduce_sum(tf.cast(is_item, tf.float32), axis=1, keepdims=True)
         x = tf.where(is_item, tf.cast(features, tf.float32), 0.0)
-        ranks = _centred_ranks(x, is_item, size)
+        ranks = _ranks_in_graph(x, is_item, size)
         z = tf.cast(standardised(x, is_item), tf.float32)
         return tf.concat([x, tf.clip_by_value(z, -FARTHEST, FARTHEST), ranks], axis=-1)
 
@@ -232,6 +232,10 @@ def _centred_ranks(x: tf.Tensor, is_item: tf.Tensor, size: tf.Tensor) -> tf.Tens
     total = tf.cond(count <= longest, lambda: _counted(x, count), lambda: _sorted(x, count))
     total += tf.cast(count, x.dtype) - size
     return tf.where(is_item, tf.math.divide_no_nan(total, size - 1.0), 0.0)
+
+
+# one by one, the operations of the loop below would take most of the time of an eager call
+_ranks_in_graph = compilation.in_graph("centred ranks", _centred_ranks)
 
 
 def _counted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
