@@ -1,6 +1,5 @@
 """The rule by which `benchmarks.quality` chooses what it judges."""
 
-import contextlib
 import itertools
 import math
 import types
@@ -66,48 +65,28 @@ def test_the_default_of_the_pipelines_trains_on_a_fold():
     fold = {part: list(itertools.islice(lists, 20)) for part in PARTS}
     with default.trainer(fold) as train:
         trained = train(Candidate(), Settings(epochs=2))
-    assert [fit.epochs for fit in trained.fits] == [2, 2, 2]
+    assert [fit.epochs for fit in trained.fits] == [2, 2]
     scored = default.scores(trained.model, fold["test"])
     assert [len(x) for x in scored] == [len(x.labels) for x in fold["test"]]
-    assert all(np.ptp(x) > 0.0 for x in scored if len(x) > 1)
+    assert np.ptp(np.concatenate(scored)) > 0.0
 
 
-def test_losses_are_measured_alone_and_together(monkeypatch):
+def test_an_ensemble_adds_up_standardised_scores_by_its_shares(tmp_path):
     labels = np.array([0.0, 2.0, 1.0, 0.0])
-    held_out = [data.ItemList("q", labels, labels[:, np.newaxis], tuple("abcd"))]
-    signs = (1.0, -1.0, 3.0)  # of members: the first and the last rank perfectly
-    members = [lambda x, training, sign=sign: sign * x[..., 0] for sign in signs]
-    trained = types.SimpleNamespace(members=members)
-    trainer = contextlib.nullcontext(lambda candidate, settings: trained)
-    monkeypatch.setattr(default, "trainer", lambda fold: trainer)
+    lists = [data.ItemList(f"{n}", labels, labels[:, np.newaxis], tuple("abcd")) for n in (1, 2)]
+    members = {"right": 9.0 * labels, "wrong": -labels}
+    for name, scores in members.items():
+        path = ensembles._path(tmp_path, (0, 7, name))
+        ensembles._save(path, 1.0, vali=[scores, scores])
 
-    [found] = ensembles.measured({"vali": held_out}, seeds=[7])
+    def found(**shares):
+        [[first, second]], _ = ensembles._values([{"vali": lists}], tmp_path, [7], shares, "vali")
+        assert first == second
+        return first
 
-    scores = {(1,): -labels, (0, 1): 0.0 * labels, (1, 2): 0.0 * labels}
-    expected = [
-        references.ndcg(labels, scores.get(chosen, labels), np.ones(4), 10)
-        for chosen in ensembles.CHOICES
-    ]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_means_of_ensembles_have_standard_errors_from_the_second_training_on():
-    found = np.tile([0.5, 0.7], [len(ensembles.CHOICES), 1]).T
-    found[:, 0] = 0.4, 0.5
-
-    lines = ensembles.table(found).splitlines()
-
-    first, *_, last = lines[2:]
-    assert len(lines) == 2 + len(ensembles.CHOICES)
-    assert first == "| SoftmaxLoss | 0.4500 ± 0.0500 | -0.1500 ± 0.0500 |"
-    assert last == "| SoftmaxLoss, RGCrossLoss, LambdaLoss | 0.6000 ± 0.1000 | +0.0000 ± 0.0000 |"
-    assert "| SoftmaxLoss | 0.4000 | -0.1000 |" in ensembles.table(found[:1])
-
-
-def test_a_choice_needs_a_set(capsys):
-    with pytest.raises(SystemExit):
-        ensembles.main([])
-    assert "expected a folder or --synthetic" in capsys.readouterr().err
+    worst = references.ndcg(labels, -labels, np.ones(4), 10)
+    assert found(right=1) == found(right=3, wrong=2) == pytest.approx(1.0)
+    assert found(wrong=1) == found(right=1, wrong=2) == pytest.approx(worst, abs=1e-4)
 
 
 def test_sets_are_pooled_by_random_effects():

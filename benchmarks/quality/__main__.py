@@ -75,14 +75,15 @@ def ranking_network(name: str, within: bool = False) -> Row:
 
 def default_of_pipelines(
     data: Sequence[dict[str, Lists]],
-    trees: Sequence[losses.ListwiseLoss | str] = ("lambdarank",),
+    has_trees: bool = True,
     seeds: Sequence[int] = SEEDS,
 ) -> Scores:
-    """Trains what the pipelines do without any option, or with trees of other losses."""
+    """Trains what the pipelines do without any option, or without trees."""
     from benchmarks.quality import default
     from tfrank_sel.pipelines.candidates import Trees
 
-    return default.train(data, Trees(trees, {"num_threads": 1}) if trees else None, seeds)
+    trees = Trees(parameters={"num_threads": 1}) if has_trees else None
+    return default.train(data, trees, seeds)
 
 
 def estimator(
@@ -184,7 +185,7 @@ ROWS: dict[str, Row] = {
     "RGCrossLoss": ours(losses.RGCrossLoss),
     "tfrank-sel-pipelines run": default_of_pipelines,
     "tfrank-sel-pipelines run, model.trees=false": functools.partial(
-        default_of_pipelines, trees=()
+        default_of_pipelines, has_trees=False
     ),
     "ListScorer, SelectiveSoftmaxLoss(Sigmoid)": ours(
         losses.SelectiveSoftmaxLoss, GRADES, within=True

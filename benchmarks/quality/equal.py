@@ -10,8 +10,8 @@ five parts.
 All rows have the same features (those of `models.ListScorer`: each number, and where the item
 stands in its list by it), four settings, three seeds and the same choice by validation lists;
 ensembles of trees and of networks have as many losses and seeds. `tfrank-sel-pipelines run` is that
-command without options, one setting, with LightGBM installed; the next rows set `model.trees`, and
-the last are the estimator.
+command without options, one setting, with LightGBM installed; the next row has no trees, and the
+last are the estimator.
 `train` writes what is not in `--scores` yet, with its CPU seconds; run it under the second stack
 for tensorflow-ranking. `--seeds 0` trains from one seed.
 
@@ -54,7 +54,6 @@ from benchmarks.quality.__main__ import (
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS
 from tfrank_sel import losses
-from tfrank_sel.pipelines.candidates import default_losses
 
 BASE = "LightGBM lambdarank"
 OF_TREES = functools.partial(functools.partial, trees.train, within=True)
@@ -73,10 +72,7 @@ ROWS: dict[str, Row] = {
     "ListScorer, LambdaLoss": ours(losses.LambdaLoss, within=True),
     "tfrank-sel-pipelines run": default_of_pipelines,
     "tfrank-sel-pipelines run, model.trees=false": functools.partial(
-        default_of_pipelines, trees=[]
-    ),
-    "tfrank-sel-pipelines run, model.trees={}": functools.partial(
-        default_of_pipelines, trees=default_losses(of_trees=True)
+        default_of_pipelines, has_trees=False
     ),
     "Ranker()": estimator,
     "Ranker(members=1)": functools.partial(estimator, members=1),

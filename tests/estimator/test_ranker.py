@@ -27,7 +27,7 @@ from tfrank_sel.estimator import ranker as ranker_module
 from tfrank_sel.estimator.lists import FlatLists, Matrices, RowGroups, split, weights_of
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.pipelines.candidates import Candidate, Trees
-from tfrank_sel.training.trees import LAMBDARANK, name_of
+from tfrank_sel.training.trees import name_of
 
 QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_state": 0}
 
@@ -124,7 +124,7 @@ def test_lists_of_weight_zero_teach_nothing() -> None:
     assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.9
     assert "val_ndcg" not in ranker.history_["rg_cross_loss"]
     assert ranker.model_.network.members[1].num_trees == ranker_module.TREES
-    assert ranker.history_["lambdarank"] == {}
+    assert ranker.history_["mean_squared_loss_trees"] == {}
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +140,10 @@ def test_the_default_is_the_ensemble_of_the_default_run(
     default: tuple[Ranker, str], tmp_path: pathlib.Path
 ) -> None:
     ranker, _ = default
-    names = ["softmax_loss", "rg_cross_loss", "lambda_loss", "lambdarank"]
-    assert list(ranker.history_) == names
-    theirs = Candidate(trees=Trees([LAMBDARANK])).all_losses
-    assert names == [name_of(loss) for loss in theirs]
+    names = ["softmax_loss", "rg_cross_loss", "mean_squared_loss_trees"]
+    assert list(ranker.history_) == list(ranker.summary_) == names
+    theirs = Candidate(trees=Trees())
+    assert names == [*map(name_of, theirs.losses), *theirs.trees.names]
     assert ranker.n_iter_ == max(len(ranker.history_[x].get("loss", [])) for x in names)
     *networks, forest = ranker.model_.network.members
     assert all(isinstance(network, models.Perceptron) for network in networks)
@@ -154,10 +154,10 @@ def test_the_default_is_the_ensemble_of_the_default_run(
     prepared = ranker.model_.preparation(inputs)
     own = [np.array(member(inputs_of(member, prepared)))[0] for member in (*networks, forest)]
     standard = [(scores - scores.mean()) / scores.std() for scores in own]
-    expected = np.mean(standard[:3], axis=0) / 2.0 + standard[3] / 2.0
+    expected = np.mean(standard, axis=0)
     found = ranker.predict(X_TEST[rows], qid=QID_TEST[rows])
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.95
+    assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.93
 
     ranker.model_.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -173,11 +173,11 @@ def test_the_default_is_the_ensemble_of_the_default_run(
 def test_the_time_of_each_model_and_of_the_fit_is_told(default: tuple[Ranker, str]) -> None:
     ranker, told = default
     *_, last = told.splitlines()
-    assert last == f"4 models in {ranker.fit_time_:.1f} s"
+    assert last == f"3 models in {ranker.fit_time_:.1f} s"
     seconds = re.findall(
         r"^(\w+): \d+ \w+s, best validation NDCG@10 [01]\.\d{4}, (\d+\.\d) s$", told, re.MULTILINE
     )
-    assert [name.removesuffix("_trees") for name, _ in seconds] == list(ranker.history_)
+    assert [name for name, _ in seconds] == list(ranker.history_)
     assert sum(float(x) for _, x in seconds) <= ranker.fit_time_ + 0.2
 
 
@@ -186,22 +186,36 @@ def test_models_are_chosen_by_what_is_installed_and_by_the_size(
 ) -> None:
     def names(**parameters: Any) -> list[str]:
         ranker = Ranker(**parameters)
-        found = ranker._candidate(ranker._losses(), X.size, True)
+        found = ranker._candidate(*ranker._losses(), X.size, True)
         return [loss.name for loss in found.losses] + (found.trees.names if found.trees else [])
 
-    three = ["softmax_loss", "rg_cross_loss", "lambda_loss"]
-    assert names() == [*three, "lambdarank_trees"]
-    turns = [*three, "rg_cross_loss_2", "lambdarank_trees", "lambdarank_2_trees"]
-    assert names(members=6) == turns
+    networks, forest = ["softmax_loss", "rg_cross_loss"], "mean_squared_loss_trees"
+    boosted = ["rg_cross_loss_trees", forest]
+    assert names() == [*networks, forest]
+    turns = [*networks, "rg_cross_loss_2", forest, "mean_squared_loss_2_trees"]
+    assert names(members=5) == turns
+    assert names(effort="low") == boosted
+    assert names(effort="high") == [*networks, "lambda_loss", *boosted, "lambdarank_trees"]
     monkeypatch.setattr(ranker_module, "MANY", 100)
-    assert names() == ["rg_cross_loss", "lambdarank_trees"]
-    assert names(loss=[losses.RGCrossLoss(), losses.SoftmaxLoss()]) == [three[1], three[0]]
+    assert names() == ["rg_cross_loss", forest]
+    assert names(loss=[losses.RGCrossLoss(), losses.SoftmaxLoss()]) == networks[::-1]
     monkeypatch.setattr(ranker_module, "has_lightgbm", lambda: False)
     assert names() == names(members=1) == ["rg_cross_loss"]
-    assert names(members=2) == three[:2]
-    assert names(members=3) == three
+    assert names(members=2) == networks
     monkeypatch.setattr(ranker_module, "MANY", X.size)
-    assert names() == three
+    assert names() == networks
+
+
+def test_little_effort_trains_trees_alone() -> None:
+    ranker = Ranker(effort="low", **QUICK).fit(X, Y, qid=QID)
+    assert all(isinstance(x, models.BoostedTrees) for x in ranker.model_.network.members)
+    assert ranker.n_iter_ == max(fit["epochs"] for fit in ranker.summary_.values())
+    assert all(-1.0 < fit["adds"] < fit["validation_ndcg"] for fit in ranker.summary_.values())
+    assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.9
+    with pytest.raises(ValueError, match="`effort` must be one of low, default, high"):
+        Ranker(effort="most").fit(X, Y, qid=QID)
+    with pytest.raises(ValueError, match=r"'default' with a `loss`\. Received: low"):
+        Ranker(losses.SoftmaxLoss(), effort="low").fit(X, Y, qid=QID)
 
 
 def test_copies_score_the_same_and_hold_no_data(ranker: Ranker) -> None:

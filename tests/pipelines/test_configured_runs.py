@@ -267,5 +267,5 @@ def test_the_file_of_a_run_makes_the_same_model_again(tmp_path, monkeypatch):
     assert [fit["loss"] for fit in training["ours"]["fits"]] == [
         "selective_softmax_loss_scaling_exp_label_map_signed_expm1_scale_0_6931471805599453",
         "mine",
-        "lambdarank_trees",
+        "mean_squared_loss_trees",
     ]

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from tests.pipelines.test_configuration import with_set
 from tests.pipelines.test_resume import interrupting, outcome
-from tfrank_sel import losses, models, objectives
+from tfrank_sel import losses, metrics, models, objectives
 from tfrank_sel.data.cache import Cache
+from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.pipelines.candidates import (
     Candidate,
     Settings,
@@ -134,14 +135,20 @@ def test_a_candidate_is_the_ensemble_of_networks_and_trees(tmp_path):
     assert [fit.validation_ndcg for fit in found.fits] == [
         max(epoch.validation_ndcg for epoch in told if epoch.loss == name) for name in names
     ]
-    inputs, _ = lists(2)
+    inputs, labels = lists(1)
     own = []
     for member in found.members:
         scores = np.ma.array(member(inputs), mask=~inputs["mask"])
         own.append((scores - scores.mean(1, keepdims=True)) / scores.std(1, keepdims=True))
-    networks, forests = np.ma.mean(own[:2], axis=0), np.ma.mean(own[2:], axis=0)
-    expected = ((networks + forests) / 2.0).filled(0.0)
+    expected = np.ma.mean(own, axis=0).filled(0.0)
     np.testing.assert_allclose(found.model(inputs), expected, atol=1e-5)
+    whole, *rest = (sum(own) - x for x in (0.0, *own))
+    ndcg = [
+        float(metrics.NDCG(10, ties=AVERAGED)(labels, np.round(x, 5).filled(0.0)))
+        for x in (whole, *rest)
+    ]
+    added = [fit.adds for fit in found.fits]
+    np.testing.assert_allclose(added, ndcg[0] - np.array(ndcg[1:]), atol=1e-5)
     found.model.save(tmp_path / "ours.keras")
     loaded = keras.models.load_model(tmp_path / "ours.keras")
     np.testing.assert_array_equal(loaded(inputs), found.model(inputs))
@@ -193,7 +200,7 @@ def test_a_candidate_with_trees_is_made_again_from_its_config():
 
 def test_a_configuration_names_losses_and_parameters():
     plain = instantiate.candidate(with_set("model.trees.num_leaves=5")).trees
-    assert [x.name for x in plain.losses] == ["softmax_loss", "rg_cross_loss", "lambda_rank"]
+    assert [x.name for x in plain.losses] == ["mean_squared_loss"]
     assert plain.parameters == {"num_leaves": 5}
     found = instantiate.candidate(with_set("model.trees.loss=LambdaLoss")).trees
     assert [type(x) for x in found.losses] == [losses.LambdaLoss]
@@ -211,7 +218,8 @@ def test_an_ensemble_takes_the_trees_of_lightgbm_if_it_is_installed(monkeypatch)
         found = instantiate.candidate(configuration).trees
         return configuration.model.trees, found and found.losses
 
-    assert chosen() == ("auto", [LAMBDARANK])
+    policy, [loss] = chosen()
+    assert (policy, name_of(loss)) == ("auto", "mean_squared_loss")
     assert chosen("training.loss=RGCrossLoss") == ("auto", None)
     assert chosen("model.trees=false") == (False, None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

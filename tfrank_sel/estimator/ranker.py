@@ -5,7 +5,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import keras
 import numpy as np
@@ -32,7 +32,14 @@ from tfrank_sel.features import Feature, spans
 from tfrank_sel.metrics.importance import importances
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.training import has_lightgbm, trees
-from tfrank_sel.training.candidates import Candidate, Trees, check_names, default_losses, numbered
+from tfrank_sel.training.candidates import (
+    EFFORTS,
+    Candidate,
+    Trees,
+    check_names,
+    default_losses,
+    numbered,
+)
 
 MYPY = False  # mypy takes it for True; see `keras_versions`
 if MYPY:
@@ -47,9 +54,11 @@ if MYPY:
 else:
     from sklearn.base import BaseEstimator
 
+Kind: TypeAlias = keras.losses.Loss | str  # of a model to train
 MANY = 10_000_000  # numbers, for which half of the default models are trained
-BEST = ("rg_cross_loss", trees.LAMBDARANK)  # of few default models
+BEST = ("rg_cross_loss", "mean_squared_loss")  # of few default models
 TREES = 100  # if no lists are held out
+SUMMARY = ("epochs", "validation_ndcg", "adds")  # of the training of a model
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -60,7 +69,7 @@ class Ranker(BaseEstimator):
     where each feature stands within its list. Lists are prepared once. Training stops when the mean
     NDCG@10 of held-out lists no longer rises, and keeps the averaged weights of the best epoch.
     Scores of several networks, and of LightGBM's trees on the same features, are averaged as
-    `models.Ensemble` does, each kind with half the weight.
+    `models.Ensemble` does.
 
     The items of a list are compared with each other: pass the same whole lists to `predict` that a
     user is shown, with their `qid`. Without `qid` and `group`, all rows are one list; `fit` warns
@@ -69,12 +78,13 @@ class Ranker(BaseEstimator):
     Args:
         loss: A loss such as `losses.LambdaLoss()`, or a sequence of losses of different names, for
             networks alone. None for the models of `tfrank-sel-pipelines run`: networks of
-            `losses.SoftmaxLoss()`, `losses.RGCrossLoss()` and `losses.LambdaLoss()`, and LightGBM's
-            `lambdarank` if LightGBM is installed.
+            `losses.SoftmaxLoss()` and `losses.RGCrossLoss()`, and trees of
+            `losses.MeanSquaredLoss()` if LightGBM is installed.
         members: Number of models, which take the losses in turn, each with another seed: without
-            `loss` first `RGCrossLoss`, then `lambdarank`. None for one for each loss; without
-            `loss`, half as many for more than 10 million numbers in `X`. Networks take nearly all
-            the time of `fit`: `members=1` trains one network.
+            `loss` first the network of `RGCrossLoss`, then the trees. None for one for each loss;
+            without `loss`, half as many for more than 10 million numbers in `X`.
+        effort: Without `loss`, `"low"` for trees alone, of `RGCrossLoss` and `MeanSquaredLoss`, in
+            less time; `"high"` for these, `lambdarank`, and networks of three losses, in more.
         features: Type of each feature by name, of `tfrank_sel.features`, for frames. None to
             choose a type for each column of a frame: `Number`, `Bool`, `Category`, `Set`, `Vector`
             or `Timestamp`. Columns that are not named are not used.
@@ -100,8 +110,10 @@ class Ranker(BaseEstimator):
         model_: The Keras model, which takes raw features.
         features_: Type of each feature by name; None if `X` was an array.
         history_: Values of each epoch or tree, by name, by the name of the loss; from the second
-            model of a loss on, with its number, such as `softmax_loss_2`.
-        n_iter_: Number of epochs run; the most of several networks.
+            model of a loss on, with its number, such as `softmax_loss_2`; of trees, with `_trees`.
+        summary_: By the same names, number of epochs or trees, best validation NDCG@10, and what
+            the model `adds` to that of the ensemble.
+        n_iter_: Number of epochs run; the most of several networks, or of trees alone.
         fit_time_: Seconds that `fit` took.
         n_features_in_: Number of columns of `X`.
         feature_names_in_: Names of the columns, if `X` was a frame.
@@ -121,15 +133,14 @@ class Ranker(BaseEstimator):
         ((6,), True)
 
     Reference:
-        The default losses: see each, and `lambdarank` of
-        [LightGBM](https://lightgbm.readthedocs.io/en/stable/Parameters.html#objective). The place
-        within the list: see `models.WithinList`.
+        The default losses: see each. The place within the list: see `models.WithinList`.
     """
 
     # numbers of `training.Settings`, written out for readers of the signature; a test compares them
     loss: keras.losses.Loss | Sequence[keras.losses.Loss] | None = None
     _: dataclasses.KW_ONLY
     members: int | None = None
+    effort: str = "default"
     features: Mapping[str, Feature] | None = None
     hidden_units: Sequence[int] = (64, 32)
     dropout: float = 0.3
@@ -185,7 +196,7 @@ class Ranker(BaseEstimator):
         given, seed = self.get_params(deep=False), self._drawn_seed()
         names = {field.name for field in dataclasses.fields(fitting.Parameters)}
         settings = fitting.Parameters(**{x: y for x, y in given.items() if x in names}, seed=seed)
-        kinds = self._losses()
+        networks, forests = self._losses()
         validate_data(self, X, y, skip_check_array=True)
         is_frame = hasattr(self, "feature_names_in_")
         if self.features is not None and not is_frame:
@@ -199,15 +210,16 @@ class Ranker(BaseEstimator):
             learned, held_out = split(learned, settings.validation_fraction, seed)
         check_comparable(learned)
         assert learned.labels is not None
-        candidate = self._candidate(kinds, learned.matrices.numbers.size, held_out is not None)
+        size = learned.matrices.numbers.size
+        candidate = self._candidate(networks, forests, size, held_out is not None)
         candidate.check(learned.labels)
         trained = fitting.train(candidate, learned, held_out, self.features_, settings)
         self.model_ = trained.model
-        self.history_ = {
-            fit.loss if fit.unit == "epoch" else fit.loss.removesuffix("_trees"): dict(fit.history)
-            for fit in trained.fits
+        self.history_ = {fit.loss: dict(fit.history) for fit in trained.fits}
+        self.summary_ = {
+            fit.loss: {name: getattr(fit, name) for name in SUMMARY} for fit in trained.fits
         }
-        self.n_iter_ = max(len(history.get("loss", ())) for history in self.history_.values())
+        self.n_iter_ = max(fit.epochs for fit in trained.fits if fit.unit == trained.fits[0].unit)
         texts = learned.matrices.texts
         self._scorer = Scorer(
             self.model_, learned.matrices.numbers.shape[1], 0 if texts is None else texts.shape[1]
@@ -307,32 +319,44 @@ class Ranker(BaseEstimator):
         # the lists of users stay out of a pickle
         return {**state, "_measured": None} if "_measured" in state else state
 
-    def _losses(self) -> Sequence[keras.losses.Loss | str]:
-        """The losses, one or several, or those of the default."""
+    def _losses(self) -> tuple[Sequence[Kind], Sequence[Kind]]:
+        """The losses of networks and of trees: those of the user, or those of the default."""
+        if self.effort not in EFFORTS:
+            raise refusal(f"`effort` must be one of {', '.join(EFFORTS)}", self.effort)
         if self.loss is None:
-            return [*default_losses(), *([trees.LAMBDARANK] if has_lightgbm() else [])]
+            has_trees = self.effort == "low" or has_lightgbm()
+            forests = default_losses(True, self.effort) if has_trees else ()
+            return default_losses(False, self.effort), forests
+        if self.effort != "default":
+            raise refusal("`effort` must be 'default' with a `loss`", self.effort)
         losses = list(self.loss) if isinstance(self.loss, Sequence) else [self.loss]
         if not losses or not all(isinstance(loss, keras.losses.Loss) for loss in losses):
             expected = "`loss` must be None, a loss of Keras or a sequence of losses"
             raise TypeError(received(expected, repr(self.loss)))
         check_names("loss", losses)
-        return losses
+        return losses, ()
 
     def _candidate(
-        self, kinds: Sequence[keras.losses.Loss | str], size: int, is_measured: bool
+        self, networks: Sequence[Kind], forests: Sequence[Kind], size: int, is_measured: bool
     ) -> Candidate:
         """The models to train, with copies of the losses, so that training changes no parameter."""
-        of_default = self.loss is None
+        of_default, kinds = self.loss is None, [*networks, *forests]
+        count = -(-len(kinds) // 2) if of_default and size > MANY else len(kinds)
+        turns, rest = divmod(self.members or count, len(kinds))
         by_worth = sorted(kinds, key=lambda x: of_default and trees.name_of(x) not in BEST)
-        is_many = of_default and size > MANY
-        turns, rest = divmod(self.members or len(kinds) // (2 if is_many else 1), len(kinds))
-        chosen = [*kinds] * turns + [x for x in kinds if x in by_worth[:rest]]
-        networks = [type(x).from_config(x.get_config()) for x in chosen if not isinstance(x, str)]
-        for loss, name in zip(networks, numbered(x.name for x in networks), strict=True):
-            loss.name = name
-        forests = [x for x in chosen if isinstance(x, str)]
-        parameters = {} if is_measured else {trees.MOST: TREES}
-        return Candidate(networks, trees=Trees(forests, parameters) if forests else None)
+
+        def copies(losses: Sequence[Kind]) -> list[Any]:
+            chosen = [*losses] * turns + [x for x in losses if x in by_worth[:rest]]
+            copied = [
+                x if isinstance(x, str) else type(x).from_config(x.get_config()) for x in chosen
+            ]
+            for loss, name in zip(copied, numbered(map(trees.name_of, copied)), strict=True):
+                if not isinstance(loss, str):
+                    loss.name = name
+            return copied
+
+        of_trees, parameters = copies(forests), {} if is_measured else {trees.MOST: TREES}
+        return Candidate(copies(networks), trees=Trees(of_trees, parameters) if of_trees else None)
 
     def _drawn_seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

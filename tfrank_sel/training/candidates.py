@@ -11,12 +11,19 @@ from numpy.typing import ArrayLike
 
 from tfrank_sel import losses, models, objectives
 from tfrank_sel.arguments import Checked
-from tfrank_sel.losses import lambdas
 from tfrank_sel.objectives.lists import check_labels
 from tfrank_sel.refusals import refusal
 from tfrank_sel.training import has_lightgbm
 from tfrank_sel.training.settings import LOSSES, SettingsLike
 from tfrank_sel.training.trees import DEFAULTS, LAMBDARANK, MOST, name_of
+
+BOOSTED = ("RGCrossLoss", "MeanSquaredLoss")
+# losses of networks and of trees by the time of training; `benchmarks.quality.ensembles` judges
+EFFORTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "low": ((), BOOSTED),
+    "default": (LOSSES, ("MeanSquaredLoss",)),
+    "high": ((*LOSSES, "LambdaLoss"), (*BOOSTED, LAMBDARANK)),
+}
 
 
 def list_scorer(
@@ -63,18 +70,15 @@ def scorer(
     return models.Prepared(alone, network, name="scorer")
 
 
-def default_losses(of_trees: bool = False) -> tuple[keras.losses.Loss, ...]:
+def default_losses(of_trees: bool = False, effort: str = "default") -> tuple[Any, ...]:
     """Returns the losses that are used unless others are named.
 
     Args:
-        of_trees: Whether they are for trees: `LambdaLoss` then has the weights of LambdaRank, which
-            suit trees better.
+        of_trees: Whether they are for trees, which may have LightGBM's own, `LAMBDARANK`.
+        effort: A name of `EFFORTS`.
     """
-    made = {name: getattr(losses, name)() for name in LOSSES}
-    if of_trees:
-        weight = lambdas.NDCGLambdaWeight(k=30, smooth_fraction=1.0)
-        made["LambdaLoss"] = losses.LambdaLoss(weight, name="lambda_rank")
-    return tuple(made.values())
+    names = EFFORTS[effort][of_trees]
+    return tuple(x if x == LAMBDARANK else getattr(losses, x)() for x in names)
 
 
 def numbered(names: Iterable[str]) -> list[str]:
@@ -164,8 +168,8 @@ class Candidate(Checked):
     Args:
         loss: The loss of scores `[batch_size, list_size]`. Its labels are the grades; NaN is
             padding. Or several losses with unique names: one model is trained with each, from
-            different seeds, and the candidate is their `models.Ensemble`. By default those of
-            `default_losses`.
+            different seeds, and the candidate is their `models.Ensemble`; or none, for `trees`
+            alone. By default those of `default_losses`.
         make_model: A function `(preparation, settings, **arguments) -> keras.Model` that returns an
             uncompiled model, which maps features to scores. The `models.Preparation` converts
             features `[batch_size, list_size, num_features]` to inputs of a network. If the model
@@ -174,8 +178,8 @@ class Candidate(Checked):
             once, and only its network is trained.
         arguments: Further arguments of `make_model`, JSON-ready.
         trees: Boosted trees to train together with the networks, on the same prepared features. The
-            candidate is then the `models.Ensemble` of the networks and the trees, each kind with
-            half the weight, which is served without LightGBM.
+            candidate is then the `models.Ensemble` of the networks and the trees, with equal
+            weights, which is served without LightGBM.
 
     Raises:
         ValueError: If there is no loss, or two have the same name.
@@ -194,7 +198,8 @@ class Candidate(Checked):
     trees: Trees | None = None
 
     def __post_init__(self) -> None:
-        check_names("loss", self.losses)
+        if self.losses or self.trees is None:
+            check_names("loss", self.losses)
 
     @property
     def losses(self) -> Sequence[keras.losses.Loss]:
@@ -254,7 +259,7 @@ class Candidate(Checked):
             pkgutil.resolve_name(module)  # to register the loss
         losses = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
         return cls(
-            losses if len(losses) > 1 else losses[0],
+            losses[0] if len(losses) == 1 else losses,
             pkgutil.resolve_name(config["make_model"]),
             config["arguments"],
             config["trees"] and Trees.from_config(config["trees"]),

@@ -17,7 +17,8 @@ import tensorflow as tf
 from tfrank_sel import models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Group, MeanLogs
-from tfrank_sel.models.preparation import inputs_of
+from tfrank_sel.listwise import as_lists
+from tfrank_sel.models.preparation import inputs_of, standardised
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.refusals import received
 from tfrank_sel.training import networks, trees
@@ -46,6 +47,8 @@ class MemberFit:
         lists_per_second: Throughput in lists.
         items_per_second: Throughput in items, without padding.
         history: Loss and metrics of each epoch, by name; of trees, metrics only.
+        adds: Validation NDCG@10 of the ensemble less that of the ensemble without it; None for
+            a single model, or without validation.
     """
 
     loss: str
@@ -55,6 +58,8 @@ class MemberFit:
     lists_per_second: float
     items_per_second: float
     history: Mapping[str, list[float]]
+    # not of the training: two candidates may share a member
+    adds: float | None = dataclasses.field(default=None, compare=False)
 
     @property
     def unit(self) -> str:
@@ -127,8 +132,8 @@ def train(
             the same number of losses, in the same order. Trees are trained from the start.
 
     Returns:
-        The model (the `models.Ensemble` of all models if there are several, in which the networks
-        together weigh as much as the trees), and its training results.
+        The model (the `models.Ensemble` of all models if there are several), and its training
+        results.
 
     Raises:
         ValueError: If a backup belongs to another training.
@@ -156,14 +161,44 @@ def train(
             fits.append(_fit(model, loss, lists, settings, hooks, watch, starts[number]))
         members.append(model)
         hooks.on_model(fits[-1])
-    for forest, fit in _forests(candidate, members[0], preparation, lists, settings, hooks):
+    layer = (parts_of(members[0])[0] if members else None) or preparation
+    for forest, fit in _forests(candidate, layer, lists, settings, hooks):
         members.append(forest)
         fits.append(fit)
         hooks.on_model(fit)
-    model = members[0] if len(members) == 1 else _joined(members, count)
+    model = members[0] if len(members) == 1 else _joined(members)
     if not model.built:
         model.build(lists.shapes)
+    if lists.workers.is_chief:
+        added = _added(members, lists, settings)
+        fits = [dataclasses.replace(fit, adds=x) for fit, x in zip(fits, added, strict=True)]
     return Trained(candidate, model, members, fits)
+
+
+def _added(
+    members: Sequence[keras.Model], lists: PreparedLists, settings: SettingsLike
+) -> Sequence[float | None]:
+    """What each member adds to the validation NDCG@10 of their ensemble."""
+    parts = [parts_of(member)[1] for member in members]
+    measured = [
+        networks.batches(part, *lists.of(member), settings.batch_size, settings.seed)[1]
+        for member, part in zip(members, parts, strict=True)
+    ]
+    if len(members) == 1 or measured[0] is None:
+        return [None] * len(members)
+    evaluate, sums = networks.evaluator(settings.gain), np.zeros([1 + len(members), 2])
+    for batches in zip(*(held_out for _, held_out in measured), strict=True):
+        _, labels, *_ = batches[0]
+        pairs = zip(parts, batches, strict=True)
+        scores = (as_lists(part(inputs, training=False)) for part, (inputs, *_) in pairs)
+        own = [standardised(x, labels == labels) for x in scores]
+        whole = tf.add_n(own)
+        for place, total in enumerate([whole, *(whole - x for x in own)]):
+            # what differs by rounding is a tie
+            ndcg = evaluate(labels, tf.cast(tf.round(1e5 * total), tf.float32))["ndcg"]
+            sums[place] += tf.reduce_sum([ndcg.values * ndcg.weights, ndcg.weights], 1).numpy()
+    means = sums[:, 0] / sums[:, 1]
+    return [float(means[0] - without) for without in means[1:]]
 
 
 @contextlib.contextmanager
@@ -180,20 +215,18 @@ def _seeded(seed: int) -> Iterator[None]:
 
 def _forests(
     candidate: Candidate,
-    network: keras.Model,
-    preparation: models.Preparation,
+    preparation: keras.layers.Layer,
     lists: PreparedLists,
     settings: SettingsLike,
     hooks: Hooks,
 ) -> Iterator[tuple[keras.Model, MemberFit]]:
-    """Trains boosted trees, on the features of the network if it is prepared.
+    """Trains boosted trees on prepared features.
 
     Only the chief does, whose model is kept.
     """
     if candidate.trees is None:
         return
-    preparation = parts_of(network)[0] or preparation
-    learned, held_out = lists.of(models.Prepared(preparation, network))
+    learned, held_out = lists.prepared(preparation)
     if not lists.workers.is_chief:
         return
     total, first = len(candidate.all_losses), len(candidate.losses) + 1
@@ -257,16 +290,13 @@ def _has(trained: Candidate, other: Candidate, number: int) -> bool:
     return type(a) is type(b) and a.get_config() == b.get_config()
 
 
-def _joined(members: Sequence[keras.Model], count: int) -> keras.Model:
-    """Joins models, of which the first `count` are networks and the others trees.
-
-    Features are prepared once if all have equal preparations.
-    """
+def _joined(members: Sequence[keras.Model]) -> keras.Model:
+    """Joins models. Features are prepared once if all have equal preparations."""
     preparations, parts = zip(*map(parts_of, members), strict=True)
     configs = [preparation and preparation.get_config() for preparation in preparations]
     if configs[0] is None or any(config != configs[0] for config in configs):
-        return trees.ensemble(members[:count], members[count:])
-    ensemble = trees.ensemble(parts[:count], parts[count:])
+        return models.Ensemble(members)
+    ensemble = models.Ensemble(parts)
     return models.Prepared(preparations[0], ensemble, name=ensemble.name)
 
 

@@ -66,7 +66,10 @@ class PreparedLists:
 
     def of(self, model: keras.Model) -> tuple[Cache, Cache | None]:
         """Returns the lists of both splits as the network of a model takes them."""
-        preparation, _ = parts_of(model)
+        return self.prepared(parts_of(model)[0])
+
+    def prepared(self, preparation: keras.layers.Layer | None) -> tuple[Cache, Cache | None]:
+        """Returns the lists of both splits as a layer prepares them, or as they are."""
         own = preparation and preparation.get_config()
         for config, caches in self._kept:
             if config == own:

@@ -50,7 +50,7 @@ class Validation(keras.callbacks.Callback):
         self._pass = iter(sample.concatenate(held_out).repeat())
         self._steps = int(sample.cardinality()), int(held_out.cardinality())
         self._loss, self._workers = loss, workers
-        self._evaluate = _evaluator(gain)
+        self._evaluate = evaluator(gain)
 
     # the pass is an argument, because graphs, which Python does not free, would keep it open
     @tf.function(autograph=False)
@@ -89,8 +89,8 @@ class Validation(keras.callbacks.Callback):
 
 
 @functools.cache
-def _evaluator(gain: str | float) -> Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]]:
-    """Evaluates the metrics of a batch, in a graph that all trainings share."""
+def evaluator(gain: str | float) -> Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]]:
+    """Returns what evaluates NDCG and MRR of a batch, in a graph that all trainings share."""
     options = gain_arguments(gain)
     ndcg = metrics.NDCG(10, **options, name="ndcg", ties=AVERAGED)
     mrr = metrics.MRR(above=options["above"], name="mrr", ties=AVERAGED)

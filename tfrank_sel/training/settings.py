@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from tfrank_sel.arguments import Checked, Count, Natural, Positive, Rate
 
 # Classes, in the order of training. The baseline's is the first, so that a run trains it once.
-LOSSES = ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")
+LOSSES = ("SoftmaxLoss", "RGCrossLoss")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Boosted trees of LightGBM on prepared lists, and their ensemble with networks."""
+"""Boosted trees of LightGBM on prepared lists."""
 
 import os
 import statistics
@@ -34,7 +34,7 @@ DEFAULTS: Mapping[str, Any] = {
     "num_threads": 0,  # by the size of the data
 }
 SMOOTHED = 20  # trees
-PATIENCE = 100
+PATIENCE = 50
 NUMBERS = 10_000_000  # features of items for each thread, fewer of which cost more than they save
 LONGEST = 10_000  # items of a list, for LightGBM's own objective
 _FIXED = {"deterministic": True, "force_row_wise": True, "metric": "None", "verbose": -1}
@@ -47,12 +47,6 @@ class TreesError(ValueError):
 def name_of(loss: keras.losses.Loss | str) -> str:
     """The name of a loss, or `LAMBDARANK`."""
     return loss if isinstance(loss, str) else str(loss.name)
-
-
-def ensemble(networks: Sequence[keras.Model], forests: Sequence[keras.Model]) -> models.Ensemble:
-    """Returns the ensemble of networks and boosted trees, each kind with half the weight."""
-    shares = [len(forests)] * len(networks) + [len(networks)] * len(forests)
-    return models.Ensemble([*networks, *forests], shares if networks and forests else None)
 
 
 def train(

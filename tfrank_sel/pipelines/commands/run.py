@@ -71,7 +71,7 @@ ENSEMBLE = Option(
     "training.loss",
     "ensemble",
     bool,
-    typer.Option(help="Train with three losses, or only with RGCrossLoss."),
+    typer.Option(help="Train an ensemble, or only a network with RGCrossLoss."),
     _losses,
 )
 OF_RUN = keys("data", "beam", "blessing", "serving", "training")

@@ -129,9 +129,9 @@ class ModelSection(Network):
     )
     trees: Annotated[dict[str, Any] | Literal["auto", False], PlainValidator(_trees)] = key(
         "auto",
-        "Boosted trees, with half the weight of the ensemble: false for none, or a "
-        'table of `loss`, one or several, and parameters of LightGBM. "auto" adds those of '
-        "LightGBM's lambdarank to several networks if LightGBM is installed.",
+        "Boosted trees, with the weight of a network each: false for none, or a table of "
+        '`loss`, one or several, and parameters of LightGBM. "auto" adds those of '
+        "MeanSquaredLoss to several networks if LightGBM is installed.",
     )
 
     @property

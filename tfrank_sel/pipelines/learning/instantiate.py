@@ -147,7 +147,7 @@ def _trees(configuration: Configuration) -> Trees | None:
     table = configuration.model.trees
     if table == "auto":
         is_wanted = len(configuration.training.loss) > 1 and has_lightgbm()
-        table = {"loss": [{"class": LAMBDARANK}]} if is_wanted else False
+        table = {} if is_wanted else False
     if table is False:
         return None
     if configuration.training.region is not None:

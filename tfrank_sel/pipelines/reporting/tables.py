@@ -36,15 +36,15 @@ def comparison_table(
 def _speed(trained: Mapping[str, Trained]) -> Table:
     """Returns the table of training speed."""
     loss = Column("loss", no_wrap=True)  # others give way on a narrow terminal
-    table = Table("training", loss, "epochs, trees", "ms per step", "lists/s", "items/s")
+    table = Table("training", loss, "epochs, trees", "adds", "ms per step", "lists/s")
     for name, fit in ((name, fit) for name, model in trained.items() for fit in model.fits):
         table.add_row(
             name,
             fit.loss,
             str(fit.epochs),
+            "" if fit.adds is None else f"{fit.adds:+.4f}",
             f"{1000 * fit.seconds_per_step:.2f}",
             f"{fit.lists_per_second:,.0f}",
-            f"{fit.items_per_second:,.0f}",
         )
     return table
 
