@@ -169,7 +169,7 @@ def train(
     model = members[0] if len(members) == 1 else _joined(members)
     if not model.built:
         model.build(lists.shapes)
-    if lists.workers.is_chief:
+    if lists.workers.is_chief and len(members) > 1:
         added = _added(members, lists, settings)
         fits = [dataclasses.replace(fit, adds=x) for fit, x in zip(fits, added, strict=True)]
     return Trained(candidate, model, members, fits)
@@ -178,16 +178,16 @@ def train(
 def _added(
     members: Sequence[keras.Model], lists: PreparedLists, settings: SettingsLike
 ) -> Sequence[float | None]:
-    """What each member adds to the validation NDCG@10 of their ensemble."""
+    """What each of several members adds to the validation NDCG@10 of their ensemble."""
     parts = [parts_of(member)[1] for member in members]
     measured = [
         networks.batches(part, *lists.of(member), settings.batch_size, settings.seed)[1]
         for member, part in zip(members, parts, strict=True)
     ]
-    if len(members) == 1 or measured[0] is None:
+    if measured[0] is None:
         return [None] * len(members)
     evaluate, sums = networks.evaluator(settings.gain), np.zeros([1 + len(members), 2])
-    for batches in zip(*(held_out for _, held_out in measured), strict=True):
+    for batches in zip(*(x[1] for x in measured if x is not None), strict=True):
         _, labels, *_ = batches[0]
         pairs = zip(parts, batches, strict=True)
         scores = (as_lists(part(inputs, training=False)) for part, (inputs, *_) in pairs)
