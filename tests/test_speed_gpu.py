@@ -4,10 +4,12 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
-from benchmarks.speed.gpu import cases, programs
+from benchmarks.speed.gpu import cases, counts, programs
+from tfrank_sel.ops import layout
 
 XLA_TYPES = {"float32": xla_data_pb2.F32, "int32": xla_data_pb2.S32, "int64": xla_data_pb2.S64}
 # peers, and how the names of programs begin that compute the same
@@ -47,6 +49,15 @@ def test_a_program_takes_the_arguments_that_the_manifest_names(program, folder):
     found = [(x.dimensions, x.element_type) for x in hlo.host_program_shape.parameters]
 
     assert found == [(x.shape, XLA_TYPES[x.dtype]) for x in program.case.inputs]
+
+
+def test_the_step_of_a_list_scorer_has_no_loop_over_items():
+    case, step = programs.of_training(4, 30, 3)
+    specs = [tf.TensorSpec(x.shape, x.dtype) for x in case.inputs]
+    with layout.traced_for("GPU"):
+        hlo = step.experimental_get_compiler_ir(*specs)(stage="optimized_hlo")
+    found = counts.counted(hlo)
+    assert (found.loops, found.conditionals, found.sorts) == (0, 0, 0)
 
 
 @each_program

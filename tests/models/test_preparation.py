@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfrank_sel import keras_versions, models
 from tfrank_sel.models import preparation as module
+from tfrank_sel.ops import layout
 
 RNG = np.random.default_rng(0)
 SIZES = np.array([150, 3, 90, 1, 0, 2])
@@ -56,13 +57,14 @@ def test_the_trained_network_scores_prepared_lists_as_the_model_scores_raw_ones(
 
 def test_places_are_the_same_counted_and_sorted(monkeypatch):
     raw, found = lists(slice(None), 150), []
-    for longest in (0, 1000):
+    for longest, device in ((0, "CPU"), (1000, "CPU"), (1000, "GPU")):
         monkeypatch.setattr(module, "COUNTED", longest)
         monkeypatch.setattr(module, "COUNTED_BY_XLA", longest)
         for jit_compile in (True, False):
             layer = models.WithinList()
             call = tf.function(layer.__call__, jit_compile=jit_compile, autograph=False)
-            found.append(call(raw["features"], raw["mask"]).numpy()[..., 6:])
+            with layout.traced_for(device):
+                found.append(call(raw["features"], raw["mask"]).numpy()[..., 6:])
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
 

@@ -33,6 +33,7 @@ from tfrank_sel.models.summary import (
     distinguishable,
     vocabulary,
 )
+from tfrank_sel.ops import layout
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 from tfrank_sel.spelling import SPELLINGS, spelled
@@ -240,6 +241,9 @@ _ranks_in_graph = compilation.in_graph("centred ranks", _centred_ranks)
 
 def _counted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """The number of items below less the number above, counted item by item."""
+    if layout.is_wide() and keras_versions.is_compiled_by_xla():
+        # XLA compares and sums in one kernel, and holds no array of pairs
+        return tf.reduce_sum(tf.sign(x[:, :, tf.newaxis] - x[:, tf.newaxis]), axis=2)
 
     def add(j: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return j + 1, total + tf.sign(x - x[:, j, tf.newaxis])
