@@ -52,12 +52,22 @@ def test_a_program_takes_the_arguments_that_the_manifest_names(program, folder):
 
 
 def test_the_step_of_a_list_scorer_has_no_loop_over_items():
-    case, step = programs.of_training(4, 30, 3)
+    case, step, _ = programs.of_training(4, 30, 3)
     specs = [tf.TensorSpec(x.shape, x.dtype) for x in case.inputs]
     with layout.traced_for("GPU"):
         hlo = step.experimental_get_compiler_ir(*specs)(stage="optimized_hlo")
     found = counts.counted(hlo)
     assert (found.loops, found.conditionals, found.sorts) == (0, 0, 0)
+
+
+@each_program
+def test_products_are_in_tf32_only_where_digits_are_not_counted_on(program, folder):
+    hlo = hlo_pb2.HloModuleProto.FromString((folder / program.case.file).read_bytes())
+    dots = [x for part in hlo.computations for x in part.instructions if x.opcode == "dot"]
+    highest = xla_data_pb2.PrecisionConfig.HIGHEST
+    full = {highest in x.precision_config.operand_precision for x in dots}
+    assert full <= {not program.tf32}
+    assert dots or not program.case.name.startswith(("ALS", "ListScorer"))
 
 
 @each_program

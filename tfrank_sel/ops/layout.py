@@ -13,6 +13,7 @@ trace one for the CPU of a machine with a GPU.
 
 import contextlib
 import contextvars
+import threading
 from collections.abc import Iterator
 from typing import Literal
 
@@ -22,6 +23,7 @@ _TERMS_ON_CPU = 2**15  # what operations leave in a cache is there for the next
 _TERMS_ON_GPU = 2**24  # 64 MiB of float32, in each of a few arrays if XLA does not fuse them
 LISTS = 256  # the assumed batch size if it is known only when the graph runs
 
+_tf32 = threading.RLock()
 _device: contextvars.ContextVar[str | None] = contextvars.ContextVar("device", default=None)
 
 
@@ -56,3 +58,19 @@ def traced_for(device: Literal["CPU", "GPU"]) -> Iterator[None]:
         yield
     finally:
         _device.reset(token)
+
+
+@contextlib.contextmanager
+def without_tf32() -> Iterator[None]:
+    """Multiplies float32 matrices on a GPU in float32: TF32 has 11 bits, an error of 1e-3.
+
+    TensorFlow has one switch for the process, which is as before at the end. One thread at a time
+    is inside this context.
+    """
+    with _tf32:
+        enabled = tf.config.experimental.tensor_float_32_execution_enabled()
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        try:
+            yield
+        finally:
+            tf.config.experimental.enable_tensor_float_32_execution(enabled)

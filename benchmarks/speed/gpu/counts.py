@@ -43,7 +43,7 @@ class Counts:
 def lines(made: Sequence[Program]) -> Iterator[str]:
     """Yields the lines of a table: each program in the layout for a CPU and for a GPU."""
     yield from (_line(COLUMNS), "|" + "---|" * len(COLUMNS))
-    for case, function in made:
+    for case, function, _ in made:
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in case.inputs]
         for device in ("CPU", "GPU"):
             with layout.traced_for(device):

@@ -1,5 +1,6 @@
 """Losses, a training step and ALS as pure functions, and as HLO for a GPU that need not be here."""
 
+import contextlib
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -29,10 +30,11 @@ LOSSES = {
 
 
 class Program(NamedTuple):
-    """A case, and the `tf.function` that computes it."""
+    """A case, the `tf.function` that computes it, and whether its products may be in TF32."""
 
     case: Case
     function: Any
+    tf32: bool = True
 
 
 def programs() -> Iterator[Program]:
@@ -86,7 +88,11 @@ def of_training(lists: int, items: int, features: int) -> Program:
 
 
 def of_factorisation(rows: int, positives: int, width: int) -> Program:
-    """A batch of rows of an ALS half-sweep, as `models.als` solves it on a GPU."""
+    """A batch of rows of an ALS half-sweep, as `models.als` solves it on a GPU.
+
+    XLA decomposes matrices in a loop over columns. TensorFlow, which `models.als` runs without XLA,
+    gives the batch to cuSOLVER.
+    """
     columns = 4 * rows
     indptr, batch = np.arange(rows + 1) * positives, np.arange(rows)
 
@@ -105,19 +111,21 @@ def of_factorisation(rows: int, positives: int, width: int) -> Program:
         _scores(width),
     ]
     name = f"ALS, {rows:,} rows of {positives} positives, {width} factors"
-    return Program(Case(name, rows, inputs, ["normal equations"]), solve)
+    return Program(Case(name, rows, inputs, ["normal equations"]), solve, tf32=False)
 
 
 def lower(folder: pathlib.Path, made: Sequence[Program]) -> None:
     """Writes each program as a serialized `HloModuleProto`, and the manifest of all."""
     folder.mkdir(parents=True, exist_ok=True)
-    for case, function in made:
+    for case, function, tf32 in made:
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in case.inputs]
-        with layout.traced_for("GPU"):
+        products = contextlib.nullcontext() if tf32 else layout.without_tf32()
+        with layout.traced_for("GPU"), products:
             ir = function.experimental_get_compiler_ir(*specs)
-        (folder / case.file).write_bytes(ir(stage="hlo_serialized", platform_name="GPU"))
+            hlo = ir(stage="hlo_serialized", platform_name="GPU")
+        (folder / case.file).write_bytes(hlo)
         print(case.name, flush=True)
-    cases.write(folder, [case for case, _ in made])
+    cases.write(folder, [program.case for program in made])
 
 
 def _scores(*shape: int) -> Input:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.models.als import problems
 from tests.models.als.problems import Problem
@@ -101,6 +102,32 @@ def test_batches_of_tensorflow_find_the_same_factors(objective, monkeypatch):
         )
         for a, b in zip(loops, batches, strict=True):
             np.testing.assert_allclose(b, a, atol=within * np.abs(a).max())
+
+
+def as_gpus_multiply(product):
+    """Returns the product with factors rounded to TF32, while TensorFlow lets GPUs round them."""
+
+    def rounded(x):
+        return tf.bitcast((tf.bitcast(x, tf.int32) + 0x1000) & ~0x1FFF, tf.float32)
+
+    def multiplied(a, b, **options):
+        if tf.config.experimental.tensor_float_32_execution_enabled():
+            a, b = rounded(a), rounded(b)
+        return product(a, b, **options)
+
+    return multiplied
+
+
+def test_no_product_of_a_batch_is_in_tf32(monkeypatch):
+    traced = tf.function(batched._solved.python_function, autograph=False)
+    monkeypatch.setattr(batched, "_solved", traced)
+    monkeypatch.setattr(tf, "matmul", as_gpus_multiply(tf.matmul))
+    monkeypatch.setattr(tf.linalg, "matvec", as_gpus_multiply(tf.linalg.matvec))
+    of = problems.problem(num_users=150, num_items=100, num_factors=64, density=0.4)
+    exact = swept(of, RG2(), sweeps=2)
+    for a, b in zip(exact, swept(of, RG2(), 2, dtype="float32", device="CPU:0"), strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-5 * np.abs(a).max())
+    assert tf.config.experimental.tensor_float_32_execution_enabled()  # again
 
 
 @every_objective

@@ -8,6 +8,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.models.als.rows import Array, GainRows, Shared
+from tfrank_sel.ops import layout
 
 _BATCH_VALUES = 1 << 24  # size of the largest array of a batch, unless a single row needs more
 
@@ -32,7 +33,7 @@ class BatchedRows:
     def solve(self, shared: Shared, out: Array) -> int:
         """Solves all rows into `out`; returns the number of singular rows."""
         failed = 0
-        with tf.device(self.device):
+        with tf.device(self.device), layout.without_tf32():
             on_device = tf.nest.map_structure(tf.constant, shared)
             for batch in self._batches(out.shape[1]):
                 solved, singular = _solved(self._rows, on_device, tf.constant(batch))
