@@ -35,7 +35,15 @@ from tfrank_sel.pipelines.configuration import reference
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs"
 EXAMPLES = ROOT / "examples"
-TUTORIALS = ("search", "recommend", "sequence", "scores", "from_tensorflow_ranking", "papers")
+TUTORIALS = (
+    "search",
+    "recommend",
+    "sequence",
+    "scores",
+    "preferences",
+    "from_tensorflow_ranking",
+    "papers",
+)
 CODE = "<!-- the first code of README -->\n"
 MODULES = (
     "tfrank_sel.estimator",

@@ -41,6 +41,10 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
         found = re.findall(r"^(.+): Recall@20 (.+),", done.stdout, re.MULTILINE)
         recall = {name: float(value) for name, value in found}
         assert min(recall["ALS"], recall["two towers"]) > 1.5 * recall["popularity"]
+    if example.stem == "preferences":
+        shares = re.findall(r": (.+)% in the right order$", done.stdout, re.MULTILINE)
+        assert len(shares) == 5
+        assert min(map(float, shares)) > 70.0  # 50 before
     if example.stem == "sequence":
         found = re.findall(r"^(.+): NDCG@10 (.+),", done.stdout, re.MULTILINE)
         ndcg = {name: float(value) for name, value in found}

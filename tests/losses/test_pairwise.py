@@ -109,3 +109,16 @@ def test_equal_scores_of_a_pair_are_pulled_apart() -> None:
             tape.watch(scores)
             value = make()([[1.0, 0.0]], scores)
         assert tape.gradient(value, scores)[0, 0] < 0.0
+
+
+def test_the_logistic_and_the_squared_loss_of_log_ratios_are_those_of_dpo_and_ipo() -> None:
+    policy, reference = RNG.normal(-30.0, 9.0, size=[2, 50, 2])  # log p of preferred and rejected
+    labels = np.tile([1.0, 0.0], [50, 1])
+    gap = np.diff(reference - policy)[:, 0]
+    for beta in (0.01, 0.3, 2.0):
+        dpo = losses.PairwiseLogisticLoss(temperature=1.0 / beta)
+        expected = -np.log(1.0 / (1.0 + np.exp(-beta * gap)))
+        assert float(dpo(labels, policy - reference)) == pytest.approx(expected.mean(), rel=1e-6)
+        target = 0.5 / beta
+        ipo = losses.MarginMSELoss()(target * labels, policy - reference)
+        assert float(ipo) == pytest.approx(np.square(gap - target).mean(), rel=1e-6)

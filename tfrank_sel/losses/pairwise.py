@@ -160,7 +160,9 @@ class PairwiseLogisticLoss(PairwiseLoss):
     loss = mean_{y_i > y_j} w_i * lambda_ij * log(1 + exp(-(s_i - s_j) / temperature))
     ```
 
-    The surrogate is the potential of the `Sigmoid` link.
+    The surrogate is the potential of the `Sigmoid` link. With `temperature=1 / beta`, on lists of a
+    preferred and a rejected answer, whose scores are the log ratios of the probabilities of a
+    policy and its reference, it is the loss of DPO (direct preference optimisation).
 
     Args:
         lambda_weight: Weight of each pair: `lambdas.NDCGLambdaWeight(smooth_fraction=1.0)` makes
@@ -178,7 +180,8 @@ class PairwiseLogisticLoss(PairwiseLoss):
 
     Reference:
         [Burges et al., Learning to Rank using Gradient Descent, 2005](
-        https://dl.acm.org/doi/10.1145/1102351.1102363).
+        https://dl.acm.org/doi/10.1145/1102351.1102363); [Rafailov et al., Direct Preference
+        Optimization, 2023](https://arxiv.org/abs/2305.18290), equation 7.
     """
 
     def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
