@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from tfrank_sel import data
 from tfrank_sel.data import letor
 from tfrank_sel.pipelines.__main__ import app
+from tfrank_sel.pipelines.learning import step as learning
 
 SPLITS = {"train": 16, "validation": 4, "test": 6}
 GOOD = "1 qid:1 1:1 2:0\n0 qid:1 1:2\n0 qid:2 2:5\n"
@@ -357,3 +358,20 @@ def test_a_process_with_bad_input_prints_one_line(tmp_path):
     done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (f"{tmp_path}/none.txt: expected a file. Received: no such file\n")
+
+
+def test_large_data_have_a_provisional_result_that_changes_no_other(
+    finished, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(learning, "LARGE", 1)
+    monkeypatch.setattr(learning, "PROVISIONAL", {"train": 128, "validation": 128})
+    before, after = finished[0], tmp_path / "out"
+    for step in ("ingest", "analyze", "train"):
+        options = ["--config", str(before / "config.toml"), "--output", str(after)]
+        result = CliRunner().invoke(app, [step, *options])
+        assert result.exit_code == 0, (result.output, result.exception)
+    marked = re.findall(r"provisional, on 128 of 16 lists: (\w+)", result.stdout)
+    assert marked == ["softmax_loss", "mean_squared_loss_trees"]
+    fits = [json.loads((x / "train/training.json").read_text()) for x in (before, after)]
+    for mine, other in zip(*(x["ours"]["fits"] for x in fits), strict=True):
+        assert mine["history"] == other["history"]

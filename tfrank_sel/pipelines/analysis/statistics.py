@@ -314,10 +314,12 @@ class DataSplit(PackedLists):
     Args:
         layout: Schema of its lists.
         statistics: Its statistics.
+        most: Maximum number of lists of `batches`, about the first ones; None for all.
     """
 
     layout: Schema
     statistics: Statistics
+    most: int | None = None
 
     @classmethod
     def of(cls, records: Records, name: str, statistics: Statistics) -> Self:
@@ -346,4 +348,5 @@ class DataSplit(PackedLists):
 
     def batches(self) -> tf.data.Dataset:
         """Returns batches of features and mask by name, and labels, for one pass."""
-        return stored_lists.batches(self.shards, self.spec, self.statistics.list_sizes)
+        batches = stored_lists.batches(self.shards, self.spec, self.statistics.list_sizes)
+        return batches.take(-1 if self.most is None else self.most // stored_lists.BATCH)

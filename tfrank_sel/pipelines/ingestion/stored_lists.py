@@ -18,7 +18,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror, near
 from tfrank_sel.pipelines.runners import Options
 
-_BATCH = 64
+BATCH = 64
 _OCTETS = 1 << 22  # of records that are summed at once
 SLOTS = 20_000  # items of a sample, with padding
 
@@ -124,7 +124,7 @@ def batches(
     return batching.batches(
         shards,
         spec,
-        batch_size=_BATCH,
+        batch_size=BATCH,
         bucket_edges=batching.bucket_edges(list_sizes),
         inputs=list(inputs_spec(spec)),
     )
@@ -139,7 +139,7 @@ def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
     """Reads records of files, and patterns of them, 64 at a time, in the order of the files."""
     for shard in shards:  # the next file is copied after this one has been read
         for file in files(shard):
-            yield from _dataset(file).batch(_BATCH)
+            yield from _dataset(file).batch(BATCH)
 
 
 def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:

@@ -26,6 +26,9 @@ from tfrank_sel.training.fitting import MemberFit, Trained
 from tfrank_sel.training.lists import PreparedLists
 from tfrank_sel.training.trees import TreesError
 
+LARGE = 10_000  # training lists, whose first results take minutes
+PROVISIONAL = {"train": 2_000, "validation": 1_000}  # lists
+
 
 @dataclasses.dataclass(frozen=True)
 class Training:
@@ -40,6 +43,7 @@ class Training:
         settings: Settings of training.
         earlier: The run that this one continues.
         group: The workers.
+        note: Text before each printed result.
     """
 
     job: Job
@@ -51,6 +55,7 @@ class Training:
     settings: Settings
     earlier: Earlier | None
     group: Group
+    note: str = ""
 
     def run(self) -> None:
         """Trains the candidates, as the chief of the workers, and writes them.
@@ -61,6 +66,8 @@ class Training:
         """
         self._check_losses()
         with workers.watched(self.job.place):
+            if self.group.size == 1 and not (self.folder / "backup").exists():
+                self._provisional()
             self.group.wait()
             trained = self.together()
         for name, fitted in trained.items():
@@ -107,9 +114,34 @@ class Training:
                     except TreesError as error:
                         raise InputError("model.trees", str(error)) from error
                     for fit in fitted.fits:
-                        step.tell(str(fit))
+                        step.tell(f"{self.note}{fit}")
                     trained[name] = fitted
         return trained
+
+    def _provisional(self) -> None:
+        """Trains trees, and a network for one epoch, on some of many lists, for a first result."""
+        lists, ours = self.splits["train"].statistics.lists, self.candidates["ours"]
+        if lists < LARGE or self.progress.console.quiet:
+            return
+        folder, trees = self.folder / "provisional", ours.trees
+        first = dataclasses.replace(
+            ours,
+            loss=ours.losses[:1],
+            trees=trees and dataclasses.replace(trees, losses=trees.losses[:1]),
+        )
+        dataclasses.replace(
+            self,
+            folder=folder,
+            candidates={"provisional": first},
+            splits={
+                name: dataclasses.replace(self.splits[name], most=most)
+                for name, most in PROVISIONAL.items()
+            },
+            settings=self.settings.model_copy(update={"epochs": 1}),
+            earlier=None,
+            note=f"provisional, on {PROVISIONAL['train']} of {lists} lists: ",
+        ).together()
+        shutil.rmtree(folder)
 
     def _check_losses(self) -> None:
         """Raises an error before training if a loss cannot be computed for the labels."""
