@@ -92,7 +92,8 @@ class Ranker(BaseEstimator):
         dropout: Share of the hidden units dropped in training, in [0, 1).
         num_heads: Heads of the attention between the items of a list; 0 for no attention.
         epochs: Maximum number of epochs.
-        patience: Epochs without a better validation NDCG@10 before training stops.
+        patience: Epochs without a better validation NDCG@10 before training stops; down to half as
+            many for more than 10,000 lists.
         batch_size: Number of lists in a batch.
         learning_rate: Step size of Adam; positive.
         averaging: Decay of the averaged weights, in [0, 1).

@@ -25,7 +25,7 @@ from tfrank_sel.training import networks, trees
 from tfrank_sel.training.callbacks import Backup, Epoch, Hooks, Resumption, Stopwatch, variables_of
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.lists import PreparedLists, parts_of
-from tfrank_sel.training.settings import SettingsLike
+from tfrank_sel.training.settings import SettingsLike, patience
 
 NO_HOOKS = Hooks()
 
@@ -341,7 +341,17 @@ def _fit(
         steps=steps,
         epochs=settings.epochs,
         initial_epoch=epochs,
-        callbacks=_callbacks(measured, loss, settings, log, watch, history, backup, workers),
+        callbacks=_callbacks(
+            measured,
+            loss,
+            settings,
+            patience(settings, len(learned.sizes)),
+            log,
+            watch,
+            history,
+            backup,
+            workers,
+        ),
         verbose=hooks.verbose,
     )
     values = {name: [float(x) for x in by_epoch] for name, by_epoch in history.history.items()}
@@ -356,6 +366,7 @@ def _callbacks(
     measured: tuple[tf.data.Dataset, tf.data.Dataset] | None,
     loss: keras.losses.Loss,
     settings: SettingsLike,
+    stops_after: int,
     log: str | None,
     watch: Stopwatch,
     history: keras.callbacks.History,
@@ -365,7 +376,7 @@ def _callbacks(
     """The callbacks of a training, in the order of their dependencies."""
     board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
     stopping = keras.callbacks.EarlyStopping(
-        "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
+        "val_ndcg", mode="max", patience=stops_after, restore_best_weights=True
     )
     validation = measured and networks.Validation(measured, loss, workers, settings.gain)
     return [

@@ -8,6 +8,7 @@ from tfrank_sel.arguments import Checked, Count, Natural, Positive, Rate
 
 # Classes, in the order of training. The baseline's is the first, so that a run trains it once.
 LOSSES = ("SoftmaxLoss", "RGCrossLoss")
+MANY = 10_000  # lists, of which an epoch has steps enough for an improvement
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,3 +37,17 @@ class TrainingSettings(Checked):
 
 DEFAULTS = TrainingSettings()
 SettingsLike: TypeAlias = Any  # `TrainingSettings`, or a section of a configuration with its fields
+
+
+def patience(settings: SettingsLike, lists: int) -> int:
+    """Returns the number of epochs without improvement before training stops.
+
+    It is that of the settings, or as many as have `MANY` lists for each of these epochs, if that
+    is less; at least half of them.
+
+    Example:
+        >>> [patience(TrainingSettings(patience=10), lists) for lists in (500, 20_000, 10**6)]
+        [10, 5, 5]
+    """
+    epochs: int = settings.patience
+    return min(epochs, max(-(-epochs // 2), -(-epochs * MANY // lists)))

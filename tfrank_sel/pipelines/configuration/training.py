@@ -70,7 +70,9 @@ class Optimization(Section):
 
     epochs: Count = option(DEFAULTS.epochs, "Maximum number of epochs.")
     patience: Count = option(
-        DEFAULTS.patience, "Number of epochs without improvement before early stopping."
+        DEFAULTS.patience,
+        "Number of epochs without improvement before early stopping; down to half as many for more "
+        "than 10,000 lists.",
     )
     batch_size: Count = option(DEFAULTS.batch_size, "Number of lists in a batch.")
     optimizer: Table = key({"class": "Adam"}, "Keras optimizer and its arguments.")

@@ -24,6 +24,7 @@ from tfrank_sel.training.callbacks import Hooks
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.fitting import MemberFit, Trained
 from tfrank_sel.training.lists import PreparedLists
+from tfrank_sel.training.settings import MANY, patience
 from tfrank_sel.training.trees import TreesError
 
 LARGE = 10_000  # training lists, whose first results take minutes
@@ -68,6 +69,7 @@ class Training:
         with workers.watched(self.job.place):
             if self.group.size == 1 and not (self.folder / "backup").exists():
                 self._provisional()
+            self._tell_patience()
             self.group.wait()
             trained = self.together()
         for name, fitted in trained.items():
@@ -142,6 +144,13 @@ class Training:
             note=f"provisional, on {PROVISIONAL['train']} of {lists} lists: ",
         ).together()
         shutil.rmtree(folder)
+
+    def _tell_patience(self) -> None:
+        """Prints that training stops early, if it does by the number of lists."""
+        lists, given = self.splits["train"].statistics.lists, self.settings.patience
+        if (epochs := patience(self.settings, lists)) < given:
+            told = f"{epochs} epochs of {lists} lists without improvement end a training"
+            self.progress.note(f"{told} (training.patience: {given} of at most {MANY})")
 
     def _check_losses(self) -> None:
         """Raises an error before training if a loss cannot be computed for the labels."""
