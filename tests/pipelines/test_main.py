@@ -45,6 +45,10 @@ def test_a_run_ends_with_the_tables_and_the_next_commands(finished):
     output, result = finished
     for word in ("baseline", "ours", "95 % interval", "adds", "infra validation"):
         assert word in result.stdout
+    parts = [name.strip() for name in re.findall(r"^done (.{18}) ", result.stdout, re.M)]
+    seconds = dict(re.findall(r"^│ ([^│]+?) +│ ([\d.]+) +│$", result.stdout, re.M))
+    assert [*seconds] == [*parts, "in all"]
+    assert {parts[0], parts[-1]} == {"start", "report"}
     assert "1 lists of one item" in result.stdout
     assert "rg_cross_loss: 2 epochs" in result.stdout
     assert "mean_squared_loss_trees: " in result.stdout

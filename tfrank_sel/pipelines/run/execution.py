@@ -80,14 +80,14 @@ def carry_out(
 
 
 def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
-    with quiet():
-        from tfrank_sel.pipelines.run.results import Run
-
     job, stale, is_whole = plan.job, plan.stale, len(chosen) > 1
-    tracker = _tracker(job.configuration) if is_whole else None
-    result = Run(job, progress)
-    result.written = plan.written
-    result.prepare("train" in stale and "train" in chosen)
+    with progress.step("start"):
+        with quiet():
+            from tfrank_sel.pipelines.run.results import Run
+        tracker = _tracker(job.configuration) if is_whole else None
+        result = Run(job, progress)
+        result.written = plan.written
+        result.prepare("train" in stale and "train" in chosen)
     for step in chosen:
         gates = result.output / "analyze" / "failures.json"
         if STEPS[step].is_gated and (failures := json.loads(gates.read_text())):

@@ -63,9 +63,10 @@ class Run:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """The duration of each part of the steps, from when they ran."""
+        """The duration of each part of the run, and of each step that is kept when it ran."""
         steps = (self.written[name] for name in STEPS if name in self.written)
-        return {part: seconds for step in steps for part, seconds in step.seconds.items()}
+        kept = {part: seconds for step in steps for part, seconds in step.seconds.items()}
+        return {**self.progress.seconds, **kept}
 
     @functools.cached_property
     def earlier(self) -> Earlier | None:
