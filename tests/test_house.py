@@ -134,8 +134,9 @@ def test_a_file_is_short_and_says_what_it_is(path: pathlib.Path) -> None:
 
 
 # of code, by package; whoever needs more takes away elsewhere, or says in the change why not. The
-# last rise: losses of catalogues, sequences, versions of search engines, choices by held-out data
-CEILINGS = {"tfrank_sel": 34_900, "tests": 31_300}
+# last rise: the loop of search engines, TensorFlow Recommenders, layouts for a GPU, items in closed
+# form, typed constructors, rows in requests, what members of an ensemble add
+CEILINGS = {"tfrank_sel": 37_300, "tests": 33_000}
 
 
 @pytest.mark.parametrize("folder", CEILINGS)
