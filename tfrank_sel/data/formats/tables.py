@@ -395,9 +395,10 @@ def constant(sample: Any, key: str) -> tuple[set[str], np.ndarray]:
     Returns:
         The names; and the index of the first row of each value of the key.
     """
-    if key not in sample.schema.names:
+    keys = _codes(sample[key]) if key in sample.schema.names else None
+    if keys is None:
         return set(), np.array([], int)
-    _, first, group = np.unique(_codes(sample[key]), return_index=True, return_inverse=True)
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     several = np.bincount(group)[group] > 1
     if len(np.unique(group[several])) < _QUERIES:
         return set(), first
