@@ -18,6 +18,8 @@ if importlib.util.find_spec("tfx") is None:
     collect_ignore = ["tfrank_sel/pipelines/tfx", "tests/tfx"]
 else:
     collect_ignore = []
+# mistakes on purpose, for mypy and pyright
+collect_ignore.append("tests/wrong_calls.py")
 # nor is Java where other tests run: `make test-engines`
 if not (pathlib.Path(__file__).parent / "build/engines/installed").exists():
     collect_ignore.append("tests/engines")

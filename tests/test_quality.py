@@ -72,6 +72,7 @@ def test_the_default_of_the_pipelines_trains_on_a_fold():
 
 
 def test_an_ensemble_adds_up_standardised_scores_by_its_shares(tmp_path):
+    pytest.importorskip("pytrec_eval")
     labels = np.array([0.0, 2.0, 1.0, 0.0])
     lists = [data.ItemList(f"{n}", labels, labels[:, np.newaxis], tuple("abcd")) for n in (1, 2)]
     members = {"right": 9.0 * labels, "wrong": -labels}

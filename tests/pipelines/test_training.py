@@ -164,7 +164,8 @@ def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path
         assert member is not known
         np.testing.assert_allclose(member(inputs), known(narrow), atol=1e-5)
     with pytest.raises(ValueError, match=r"as there are losses, 3\. Received: .* of 2"):
-        started(tmp_path, Candidate(), 4, start)
+        three = [losses.SoftmaxLoss(), losses.LambdaLoss(), losses.RGCrossLoss()]
+        started(tmp_path, Candidate(three), 4, start)
 
 
 def test_a_model_of_a_user_starts_from_all_weights(tmp_path):

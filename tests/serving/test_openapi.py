@@ -57,7 +57,7 @@ def test_requests_and_answers_are_as_described(named_endpoint):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"price": [1.5, 2]}, {"price": [["1.5", "2"]]}, {"sizes": [[[1], [3]]]}, {"mask": [[1, 1]]}],
+    [{"price": [1.5, 2]}, {"price": [["x", "2"]]}, {"sizes": [[[1], [3]]]}, {"mask": [[1, 1]]}],
     ids=str,
 )
 def test_what_the_description_excludes_is_refused(named_endpoint, wrong):

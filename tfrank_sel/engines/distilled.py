@@ -64,9 +64,10 @@ def export(
     with created(output) as written, created(output.with_suffix(".keras")) as model:
         boosted = _distilled(run, missing)
         exports.search_engine(boosted, written, engine, stored, version=version, missing=missing)
-        saved = model.with_suffix(".keras")
-        boosted.save(saved)
-        saved.rename(model)
+        with tempfile.TemporaryDirectory() as scratch:  # Keras saves by the name's end
+            saved = Path(scratch, "trees.keras")
+            boosted.save(saved)
+            model.write_bytes(saved.read_bytes())
 
 
 def _names(folder: Path, schema: Schema) -> Sequence[str]:

@@ -100,6 +100,8 @@ def train(
             raise lightgbm.callback.EarlyStopException(len(means), [])
 
     data = _dataset(learned)
+    if not _has_splits(data.data, given["min_data_in_leaf"]):
+        given["feature_pre_filter"] = False  # LightGBM would fail without a feature
     given["num_threads"] = given["num_threads"] or min(
         os.cpu_count() or 1, 1 + data.data.size // NUMBERS
     )
@@ -127,6 +129,16 @@ def train(
     booster.best_iteration = _best(means) if means else most
     measures = {"val_ndcg": history} if history else {}
     return models.BoostedTrees.from_lightgbm(booster), measures, seconds
+
+
+def _has_splits(features: np.ndarray, fewest: int) -> bool:
+    """Whether a feature divides some first items into two leaves of enough items."""
+    first = features[: 100 * fewest]
+    if len(first) < 2 * fewest or not fewest:
+        return not fewest
+    low, high = fewest - 1, len(first) - fewest
+    ordered = np.partition(first, (low, high), axis=0)
+    return bool((ordered[low] < ordered[high]).any())
 
 
 def _best(means: Sequence[float]) -> int:
