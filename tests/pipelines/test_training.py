@@ -163,8 +163,8 @@ def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path
     for member, known in zip(second.members, first.members, strict=True):
         assert member is not known
         np.testing.assert_allclose(member(inputs), known(narrow), atol=1e-5)
+    three = [losses.SoftmaxLoss(), losses.LambdaLoss(), losses.RGCrossLoss()]
     with pytest.raises(ValueError, match=r"as there are losses, 3\. Received: .* of 2"):
-        three = [losses.SoftmaxLoss(), losses.LambdaLoss(), losses.RGCrossLoss()]
         started(tmp_path, Candidate(three), 4, start)
 
 

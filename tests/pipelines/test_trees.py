@@ -113,6 +113,17 @@ def test_lambdarank_takes_any_labels_and_gains_and_long_lists(tmp_path, monkeypa
     assert np.ptp(halves[0]) > 0.0
 
 
+@pytest.mark.parametrize("loss", [losses.MeanSquaredLoss(), LAMBDARANK], ids=name_of)
+@pytest.mark.parametrize(("count", "scale"), [(4, 1.0), (60, 0.0)], ids=["few", "constant"])
+def test_items_that_no_feature_divides_get_one_score(tmp_path, loss, count, scale):
+    inputs, labels = lists(0, count)
+    inputs["features"] *= np.float32(scale)
+    batches = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(20)
+    cache = Cache.write(batches, tmp_path / "lists")
+    forest, *_ = trees.train(loss, cache, cache, {}, 1)
+    assert np.ptp(forest(inputs["features"])) == 0.0
+
+
 def test_training_ends_if_the_mean_does_not_rise(caches, monkeypatch):
     monkeypatch.setattr(trees, "PATIENCE", 5)
     parameters = {**SMALL, "num_iterations": 1000}

@@ -100,8 +100,9 @@ def train(
             raise lightgbm.callback.EarlyStopException(len(means), [])
 
     data = _dataset(learned)
-    if not _has_splits(data.data, given["min_data_in_leaf"]):
-        given["feature_pre_filter"] = False  # LightGBM would fail without a feature
+    divides = _has_splits(data.data, given["min_data_in_leaf"])
+    if not divides:
+        given["feature_pre_filter"] = False  # with our objective, LightGBM fails without a feature
     given["num_threads"] = given["num_threads"] or min(
         os.cpu_count() or 1, 1 + data.data.size // NUMBERS
     )
@@ -112,8 +113,10 @@ def train(
             labels = np.maximum(labels - gain, 0.0)
         gains = options["gain"](tf.constant(labels, tf.float64)).numpy().tolist()
         given |= {"objective": loss, "label_gain": gains}
-    else:
+    elif divides or not (data.data == data.data[:1]).all():
         given["objective"] = objectives.lightgbm(loss)
+    else:
+        given["objective"] = "regression"  # any gives one score, and this does not fail
     measured: dict[str, Any] = {}
     if held_out is not None:
         measured = {
