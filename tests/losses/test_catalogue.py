@@ -148,7 +148,9 @@ def encoder(items: Any) -> Any:
 
 
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(1.0), losses.SoftmaxLoss()])
-@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["float32", pytest.param("mixed_float16", marks=pytest.mark.long)]
+)
 def test_fit_learns_the_next_item(loss: Any, policy: str, tmp_path: pathlib.Path) -> None:
     before = np.random.default_rng(4).integers(1, NUM_ITEMS, (256, 1))
     x = (before + np.arange(5)) % (NUM_ITEMS - 1) + 1  # each item is followed by the next

@@ -51,7 +51,9 @@ def test_padding_anywhere_changes_no_state(policy: str) -> None:
 
 
 @pytest.mark.parametrize("loss", [losses.SoftmaxLoss(), losses.RGCrossLoss(1.0)])
-@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["float32", pytest.param("mixed_float16", marks=pytest.mark.long)]
+)
 def test_learns_a_cycle_and_is_saved(loss: Any, policy: str, tmp_path: pathlib.Path) -> None:
     first = np.random.default_rng(0).integers(0, NUM_ITEMS, (256, 1))
     items = (first + np.arange(7)) % NUM_ITEMS + 1  # each item is followed by the next
