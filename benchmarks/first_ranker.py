@@ -71,7 +71,7 @@ def main() -> None:
         path = f"{folder}/env/bin{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path}
         environment.pop("PYTHONPATH", None)
-        steps = [install.replace("tfrank_sel", str(wheel)), *commands]
+        steps = [install.replace("'.", f"'{wheel}"), *commands]
         with contextlib.ExitStack() as servers:
             for step, command in zip([install, *commands], steps, strict=True):
                 start = time.perf_counter()
@@ -92,6 +92,7 @@ def _commands(text: str) -> list[str]:
     block = r"```sh\n(.*?)```"
     found = [re.search(block, part, re.DOTALL) for part in (text, text.partition(ROAD)[2])]
     lines = [line.partition(" #")[0].strip() for x in found if x for line in x[1].splitlines()]
+    lines = [line for line in lines if not line.startswith("make ")]  # of a clone
     commands = "\n".join(lines)
     for example, own in OWN.items():
         if example not in commands:

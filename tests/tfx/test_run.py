@@ -83,7 +83,7 @@ def test_the_scaling_is_that_of_the_training_split(run):
 
 
 def test_the_model_learned_and_its_epochs_are_logged(run):
-    logs = run.artefact("Trainer", "model_run") / "lambda_loss"
+    logs = run.artefact("Trainer", "model_run") / "rg_cross_loss"
     assert {path.name for path in logs.iterdir()} == {"train", "validation"}
     found = json.loads((run.artefact("Evaluator", "evaluation") / "metrics.json").read_text())
     ruled = found["metrics"]["NDCG@10"]
