@@ -403,10 +403,10 @@ def constant(sample: Any, key: str) -> tuple[set[str], np.ndarray]:
     if len(np.unique(group[several])) < _QUERIES:
         return set(), first
     names = set()
-    for name in sample.schema.names:
+    for name in (x for x in sample.schema.names if x != key):
         codes = _codes(sample[name])
         is_equal = codes is not None and bool((codes == codes[first][group]).all())
-        if name != key and is_equal and np.ptp(codes[several]):
+        if is_equal and np.ptp(codes[several]):
             names.add(name)
     return names, first
 

@@ -10,13 +10,7 @@ from tfrank_sel.refusals import refusal
 
 
 class _TopK(keras.Model):
-    """Search for the `k` best of indexed candidates.
-
-    Args:
-        query_model: Model of the queries' vectors; the layer takes vectors if `None`.
-        k: Number of candidates if a call names none.
-        name: Name of the layer.
-    """
+    """Search for the `k` best of indexed candidates."""
 
     def __init__(
         self, query_model: keras.Model | None = None, k: int = 10, name: str | None = None
@@ -57,9 +51,13 @@ class _TopK(keras.Model):
 
 
 class BruteForce(_TopK):
-    """Exact search among candidates that are kept in memory and saved with the layer."""
+    """Exact search among candidates that are kept in memory and saved with the layer.
 
-    __doc__ += _TopK.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    Args:
+        query_model: Model of the queries' vectors; the layer takes vectors if `None`.
+        k: Number of candidates if a call names none.
+        name: Name of the layer.
+    """
 
     def index(self, candidates: Any, identifiers: Any = None) -> "BruteForce":
         """Replaces the candidates.
@@ -96,9 +94,13 @@ class BruteForce(_TopK):
 
 
 class Streaming(_TopK):
-    """Exact search among the candidates of a dataset, which each call reads anew."""
+    """Exact search among the candidates of a dataset, which each call reads anew.
 
-    __doc__ += _TopK.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    Args:
+        query_model: Model of the queries' vectors; the layer takes vectors if `None`.
+        k: Number of candidates if a call names none.
+        name: Name of the layer.
+    """
 
     def index_from_dataset(self, candidates: tf.data.Dataset) -> "Streaming":
         """Replaces the candidates by batches of vectors, or of pairs of identifiers and vectors."""
