@@ -99,10 +99,7 @@ def train(
         if len(means) - _best(means) >= PATIENCE:
             raise lightgbm.callback.EarlyStopException(len(means), [])
 
-    data = _dataset(learned)
-    divides = _has_splits(data.data, given["min_data_in_leaf"])
-    if not divides:
-        given["feature_pre_filter"] = False  # with our objective, LightGBM fails without a feature
+    data = _dataset(learned, params=given)
     given["num_threads"] = given["num_threads"] or min(
         os.cpu_count() or 1, 1 + data.data.size // NUMBERS
     )
@@ -113,18 +110,19 @@ def train(
             labels = np.maximum(labels - gain, 0.0)
         gains = options["gain"](tf.constant(labels, tf.float64)).numpy().tolist()
         given |= {"objective": loss, "label_gain": gains}
-    elif divides or not (data.data == data.data[:1]).all():
-        given["objective"] = objectives.lightgbm(loss)
     else:
-        given["objective"] = "regression"  # any gives one score, and this does not fail
+        given["objective"] = objectives.lightgbm(loss)
     measured: dict[str, Any] = {}
     if held_out is not None:
         measured = {
-            "valid_sets": [_dataset(held_out, data)],
+            "valid_sets": [_dataset(held_out, reference=data)],
             "feval": objectives.lightgbm_metric(metrics.NDCG(10, **options)),
             "callbacks": [after],
         }
     try:
+        data.construct()
+        if not any(map(data.feature_num_bin, range(data.num_feature()))):
+            given["objective"] = "regression"  # gives one score, where an objective of ours fails
         booster = lightgbm.train(given, data, most, **measured)
     except lightgbm.basic.LightGBMError as error:
         raise TreesError(received("must suit LightGBM", error)) from error
@@ -132,16 +130,6 @@ def train(
     booster.best_iteration = _best(means) if means else most
     measures = {"val_ndcg": history} if history else {}
     return models.BoostedTrees.from_lightgbm(booster), measures, seconds
-
-
-def _has_splits(features: np.ndarray, fewest: int) -> bool:
-    """Whether a feature divides some first items into two leaves of enough items."""
-    first = features[: 100 * fewest]
-    if len(first) < 2 * fewest or not fewest:
-        return not fewest
-    low, high = fewest - 1, len(first) - fewest
-    ordered = np.partition(first, (low, high), axis=0)
-    return bool((ordered[low] < ordered[high]).any())
 
 
 def _best(means: Sequence[float]) -> int:
@@ -156,10 +144,14 @@ def _parts(size: int) -> list[int]:
     return [size // count + (part < size % count) for part in range(count)]
 
 
-def _dataset(cache: Cache, reference: Any = None) -> Any:
+def _dataset(cache: Cache, **arguments: Any) -> Any:
     import lightgbm
 
     weights = cache.items(WEIGHTS) if WEIGHTS in cache.parts else None
     return lightgbm.Dataset(
-        cache.items("features"), cache.items(LABELS), reference, weights, cache.sizes
+        cache.items("features"),
+        cache.items(LABELS),
+        weight=weights,
+        group=cache.sizes,
+        **arguments,
     )
