@@ -80,14 +80,17 @@ def test_an_ensemble_adds_up_standardised_scores_by_its_shares(tmp_path):
         path = ensembles._path(tmp_path, (0, 7, name))
         ensembles._save(path, 1.0, vali=[scores, scores])
 
-    def found(**shares):
-        [[first, second]], _ = ensembles._values([{"vali": lists}], tmp_path, [7], shares, "vali")
+    def found(way=None, **shares):
+        given = [{"vali": lists}], tmp_path, [7], shares, "vali", way
+        [[first, second]], _ = ensembles._values(*given)
         assert first == second
         return first
 
     worst = references.ndcg(labels, -labels, np.ones(4), 10)
     assert found(right=1) == found(right=3, wrong=2) == pytest.approx(1.0)
     assert found(wrong=1) == found(right=1, wrong=2) == pytest.approx(worst, abs=1e-4)
+    chosen = ensembles.WAYS["weights by validation lists"]
+    assert found(chosen, right=1, wrong=2) == pytest.approx(1.0)
 
 
 def test_sets_are_pooled_by_random_effects():

@@ -6,29 +6,41 @@
 `--data` are folders as in `benchmarks.quality.equal`. `train` trains each member once for each fold
 and seed, and writes its scores of the validation and test lists and its CPU seconds, if it has none
 yet. `judge` adds up the scores of members, standardised in each list as `models.Ensemble` does.
+With `--members`, both leave out the others, and ensembles that have them. Models of other packages
+have the first of the seeds.
 
-The table has the CPU seconds of a fold, mean over sets, without reading and preparing its lists;
-NDCG@10 of the validation lists minus that of the earlier default, for choosing a default; and
-NDCG@10 of the test lists minus that of LightGBM with the same features and the best of four
-settings. Both are means over sets by a random-effects model, as in `benchmarks.quality.equal`, with
-p alone, and the lowest set. A second table has NDCG@10 of the test lists of each set.
+The first table has the CPU seconds of a fold, mean over sets, without reading and preparing its
+lists; NDCG@10 of the validation lists minus that of the default, for choosing a default (the same
+lists stop the members, which favours a single network); and NDCG@10 of the test lists minus that of
+LightGBM with the same features and the best of four settings. Both are means over sets by a
+random-effects model, as in `benchmarks.quality.equal`, with p alone, p corrected for the number of
+rows (Holm), and the lowest set. The second has the default minus models of other packages, the
+third NDCG@10 of the test lists of each set. The last has other ways to add up the members of the
+default, minus the default: mean ranks, mean shares by a softmax of the standardised scores, and
+weights with the best NDCG@10 of validation lists: of each half of them for the other, of all for
+the test lists; also half way from these to equal weights.
 """
 
 import argparse
+import collections
+import functools
 import itertools
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import scipy.special
+import scipy.stats
 
-from benchmarks.quality import default, equal, trees
+from benchmarks.quality import default, equal, selection, trees
 from benchmarks.quality.data import Lists, folds
-from benchmarks.quality.selection import Scores
 from tfrank_sel import losses
 from tfrank_sel.pipelines.candidates import Candidate, Settings, Trees
 from tfrank_sel.training.trees import LAMBDARANK
 
+PARTS = ("vali", "test")
 NETWORKS = {
     "network Softmax": losses.SoftmaxLoss(),
     "network RGCross": losses.RGCrossLoss(),
@@ -49,24 +61,36 @@ def _tuned(fold: dict[str, Lists], seed: int) -> dict[str, Sequence[np.ndarray]]
     return {"test": scores[0, seed]}
 
 
-def _library(fold: dict[str, Lists], seed: int) -> dict[str, Sequence[np.ndarray]]:
-    """Scores of LightGBM without any setting, by the numbers alone."""
+def _lightgbm(seed: int, features: np.ndarray, labels: np.ndarray, queries: np.ndarray) -> Any:
     import lightgbm
 
-    columns = {
-        part: [np.concatenate([getattr(x, name) for x in lists]) for name in ("features", "labels")]
-        for part, lists in fold.items()
-    }
-    sizes = {part: [len(x.labels) for x in lists] for part, lists in fold.items()}
     model = lightgbm.LGBMRanker(n_jobs=1, verbose=-1, random_state=seed)
-    model.fit(*columns["train"], group=sizes["train"])
-    return {part: [model.predict(columns[part][0])] for part in ("vali", "test")}
+    return model.fit(features, labels, group=np.bincount(queries))
 
 
-RIVALS = {"LightGBM": _tuned, "LightGBM, defaults": _library}
+def _xgboost(seed: int, features: np.ndarray, labels: np.ndarray, queries: np.ndarray) -> Any:
+    import xgboost
+
+    return xgboost.XGBRanker(n_jobs=1, random_state=seed).fit(features, labels, qid=queries)
+
+
+def _library(
+    fit: Callable[..., Any], fold: dict[str, Lists], seed: int
+) -> dict[str, Sequence[np.ndarray]]:
+    """Scores of a package without any setting, by the numbers alone."""
+    features, labels, sizes = trees.rows(fold["train"], within=False)
+    model = fit(seed, features, labels, np.repeat(np.arange(len(sizes)), sizes))
+    return {part: [model.predict(x.features) for x in fold[part]] for part in PARTS}
+
+
+TUNED = "LightGBM, best of four settings"
+RIVALS: Mapping[str, Callable[[dict[str, Lists], int], dict[str, Sequence[np.ndarray]]]] = {
+    TUNED: _tuned,
+    "LightGBM, defaults": functools.partial(_library, _lightgbm),
+    "XGBoost, defaults": functools.partial(_library, _xgboost),
+}
 SOFTMAX, RG, LAMBDA = NETWORKS
 RG_TREES, SQUARE, RANK = FORESTS
-EARLIER = "three networks; trees lambdarank, half (earlier)"
 
 
 def _equal(*names: str) -> Mapping[str, int]:
@@ -74,35 +98,45 @@ def _equal(*names: str) -> Mapping[str, int]:
 
 
 # shares of members by name
+DEFAULT = "networks Softmax, RGCross; trees square (default)"
 CHOICES: dict[str, Mapping[str, int]] = {
-    EARLIER: {SOFTMAX: 1, RG: 1, LAMBDA: 1, RANK: 3},
-    **{name: {name: 1} for name in ("LightGBM, defaults", *FORESTS, *NETWORKS)},
+    DEFAULT: _equal(SOFTMAX, RG, SQUARE),
+    "three networks; trees lambdarank, half (earlier)": {SOFTMAX: 1, RG: 1, LAMBDA: 1, RANK: 3},
+    **{name: {name: 1} for name in (*RIVALS, *FORESTS, *NETWORKS) if name != TUNED},
     "three networks": _equal(*NETWORKS),
     "trees RGCross, square (low)": _equal(RG_TREES, SQUARE),
+    "trees RGCross, square, lambdarank": _equal(*FORESTS),
     "network RGCross; trees RGCross, square": _equal(RG, RG_TREES, SQUARE),
-    "networks Softmax, RGCross; trees square (default)": _equal(SOFTMAX, RG, SQUARE),
+    "network RGCross; trees square, lambdarank": _equal(RG, SQUARE, RANK),
     "networks Softmax, RGCross; trees RGCross, square": _equal(SOFTMAX, RG, RG_TREES, SQUARE),
     "networks RGCross, Lambda; trees square": _equal(RG, LAMBDA, SQUARE),
     "three networks; three models of trees (high)": _equal(*NETWORKS, *FORESTS),
 }
 # a fold, a seed and the name of a member
 Key = tuple[int, int, str]
+# standardised scores of all members, `[members, items]` of each list
+Members = Sequence[np.ndarray]
 
 
-def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, seeds: Sequence[int]) -> None:
+def train(
+    data: Sequence[dict[str, Lists]],
+    folder: pathlib.Path,
+    seeds: Sequence[int],
+    names: Sequence[str],
+) -> None:
     """Writes the scores and CPU seconds of the members that have none yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, fold in enumerate(data):
-        keys = [(number, *x) for x in itertools.product(seeds, OWN_SEEDS)]
+        keys = [(number, *x) for x in itertools.product(seeds, OWN_SEEDS) if x[1] in names]
         if missing := [key for key in keys if not _path(folder, key).exists()]:
             with default.trainer(fold) as trained:
                 for key in missing:
                     _train(trained, fold, key, _path(folder, key))
-        for seed, (name, scored) in itertools.product(seeds, RIVALS.items()):
-            path = _path(folder, (number, seed, name))
+        for name in RIVALS.keys() & set(names):
+            path = _path(folder, (number, seeds[0], name))
             if not path.exists():
                 began = time.process_time()
-                scores = scored(fold, seed)
+                scores = RIVALS[name](fold, seeds[0])
                 _save(path, time.process_time() - began, **scores)
 
 
@@ -116,7 +150,7 @@ def _train(trained: default.Train, fold: dict[str, Lists], key: Key, path: pathl
     began = time.process_time()
     model = trained(candidate, Settings(seed=1000 * seed + OWN_SEEDS[name])).model
     seconds = time.process_time() - began
-    _save(path, seconds, **{part: default.scores(model, fold[part]) for part in ("vali", "test")})
+    _save(path, seconds, **{part: default.scores(model, fold[part]) for part in PARTS})
 
 
 def _path(folder: pathlib.Path, key: Key) -> pathlib.Path:
@@ -128,86 +162,182 @@ def _save(path: pathlib.Path, seconds: float, **scores: Sequence[np.ndarray]) ->
     np.savez(path, seconds=seconds, **parts)
 
 
+def _keys(
+    data: Sequence[dict[str, Lists]], seeds: Sequence[int], names: Iterable[str]
+) -> Sequence[tuple[int, int]]:
+    """Each fold and seed."""
+    own = seeds[:1] if RIVALS.keys() & set(names) else seeds
+    return list(itertools.product(range(len(data)), own))
+
+
+def _members(lists: Lists, paths: Sequence[pathlib.Path], part: str) -> Members:
+    ends = np.cumsum([len(x.labels) for x in lists])[:-1]
+    scores = np.stack([np.load(path)[part].astype(float) for path in paths])
+
+    def standardised(x: np.ndarray) -> np.ndarray:
+        spread = x.std(axis=1, keepdims=True)
+        return (x - x.mean(axis=1, keepdims=True)) / np.where(spread > 0.0, spread, 1.0)
+
+    return [standardised(x) for x in np.split(scores, ends, axis=1)]
+
+
 def _values(
     data: Sequence[dict[str, Lists]],
     folder: pathlib.Path,
     seeds: Sequence[int],
     shares: Mapping[str, int],
     part: str,
+    way: "Way | None" = None,
 ) -> equal.Values:
     """NDCG@10 of an ensemble, by seed and list of a part."""
-    scores: Scores = {}
-    for number, fold in enumerate(data):
-        ends = np.cumsum([len(x.labels) for x in fold[part]])[:-1]
-        for seed in seeds:
-            members = [np.load(_path(folder, (number, seed, name)))[part] for name in shares]
-            lists = zip(*(np.split(x.astype(float), ends) for x in members), strict=True)
-            scores[number, seed] = [
-                sum(
-                    share * (x - x.mean()) / (x.std() or 1.0)
-                    for share, x in zip(shares.values(), of_list, strict=True)
-                )
-                for of_list in lists
-            ]
+    scores: selection.Scores = {}
+    for number, seed in _keys(data, seeds, shares):
+        paths = [_path(folder, (number, seed, name)) for name in shares]
+        members = _members(data[number][part], paths, part)
+        if way is None:
+            scores[number, seed] = [np.array([*shares.values()]) @ x for x in members]
+        else:
+            lists = data[number]["vali"]
+            validation = lists, _members(lists, paths, "vali")
+            scores[number, seed] = way(validation, members if part == "test" else None)
     return equal.ndcg([{"test": fold[part]} for fold in data], scores)
 
 
-def tables(paths: Sequence[pathlib.Path], results: pathlib.Path, seeds: Sequence[int]) -> str:
+# from validation lists with their members, and members of other lists, if those are meant
+Way = Callable[[tuple[Lists, Members], Members | None], list[np.ndarray]]
+
+
+def _summed(of_members: Callable[..., np.ndarray]) -> Way:
+    """Sums what a function makes of the scores of each member."""
+
+    def way(validation: tuple[Lists, Members], others: Members | None) -> list[np.ndarray]:
+        return [of_members(x, axis=1).sum(0) for x in others or validation[1]]
+
+    return way
+
+
+def _weighted(share: float) -> Way:
+    """Weights in sixths with the best NDCG@10 of validation lists, as far as the share says."""
+
+    def scores(lists: Lists, own: Members, others: Members) -> list[np.ndarray]:
+        count = len(own[0])
+        grid = [np.array(x) / 6 for x in itertools.product(range(7), repeat=count) if sum(x) == 6]
+        best = np.argmax(selection.ndcg(lists, [[weights @ x for x in own] for weights in grid]))
+        return [(share * grid[best] + (1.0 - share) / count) @ x for x in others]
+
+    def way(validation: tuple[Lists, Members], others: Members | None) -> list[np.ndarray]:
+        lists, own = validation
+        if others is not None:
+            return scores(lists, own, others)
+        halves = [scores(lists[1 - i :: 2], own[1 - i :: 2], own[i::2]) for i in range(2)]
+        return [halves[place % 2][place // 2] for place in range(len(lists))]
+
+    return way
+
+
+WAYS = {
+    "mean ranks": _summed(scipy.stats.rankdata),
+    "mean shares by a softmax": _summed(scipy.special.softmax),
+    "weights by validation lists": _weighted(1.0),
+    "half way to these weights": _weighted(0.5),
+}
+# of each set
+Gaps = Sequence[Mapping[str, equal.Gap]]
+
+
+def tables(
+    paths: Sequence[pathlib.Path],
+    results: pathlib.Path,
+    seeds: Sequence[int],
+    names: Sequence[str],
+) -> str:
     """Returns the tables of the ensembles."""
-    gaps: dict[str, list[Mapping[str, equal.Gap]]] = {"vali": [], "test": []}
-    seconds: dict[str, list[float]] = {name: [] for name in CHOICES}
+    choices = {name: shares for name, shares in CHOICES.items() if set(shares) <= set(names)}
+    gaps: dict[str, list[Mapping[str, equal.Gap]]] = collections.defaultdict(list)
+    seconds: dict[str, list[float]] = {name: [] for name in choices}
     levels: list[Mapping[str, float]] = []
     for path in paths:
         data, folder = folds(path), results / path.name
-        keys = list(itertools.product(range(len(data)), seeds))
-        for name, shares in CHOICES.items():
+        for name, shares in choices.items():
+            keys = _keys(data, seeds, shares)
             files = [_path(folder, (*key, member)) for key in keys for member in shares]
-            total = sum(float(np.load(file)["seconds"]) for file in files)
-            seconds[name].append(total / len(keys))
-        for part, base in (("vali", CHOICES[EARLIER]), ("test", {"LightGBM": 1})):
-            values = {name: _values(data, folder, seeds, x, part) for name, x in CHOICES.items()}
-            values = {equal.BASE: _values(data, folder, seeds, base, part), **values}
-            gaps[part].append(equal.compared(values))
-        levels.append({name: of_seeds.mean() for name, (of_seeds, _) in values.items()})
-    lines = [
-        "| models | CPU s | validation - earlier default's | test - LightGBM's | p | lowest set |",
-        f"|{'---|' * 6}",
-    ]
-    for name in CHOICES:
-        test, _ = equal.pooled([x[name] for x in gaps["test"]])
-        validation = ""
-        if name != EARLIER:
-            validation = _interval(equal.pooled([x[name] for x in gaps["vali"]])[0])
-        lines.append(
-            f"| {name} | {np.mean(seconds[name]):.1f} | {validation} "
-            f"| {_interval(test)} | {test.p:.3f} | {min(x[name].mean for x in gaps['test']):+.4f} |"
-        )
-    lines += [
-        "",
-        f"| test | {' | '.join(x.name for x in paths)} |",
-        f"|{'---|' * (1 + len(paths))}",
-    ]
-    for name in levels[0]:
-        lines.append(f"| {name} | {' | '.join(f'{x[name]:.4f}' for x in levels)} |")
-    return "\n".join(lines)
+            seconds[name].append(sum(float(np.load(x)["seconds"]) for x in files) / len(keys))
+        values = functools.partial(_values, data, folder, seeds)
+        theirs = {name: values({name: 1}, "test") for name in RIVALS if name in names}
+        for part in PARTS:
+            own = {name: values(shares, part) for name, shares in choices.items()}
+            gaps[part].append(_minus(theirs[TUNED] if part == "test" else own[DEFAULT], own))
+            ways = {name: values(choices[DEFAULT], part, way) for name, way in WAYS.items()}
+            gaps[f"{part} of ways"].append(_minus(own[DEFAULT], ways))
+        ours = {DEFAULT: own[DEFAULT]}
+        gaps["others"].append({name: _minus(x, ours)[DEFAULT] for name, x in theirs.items()})
+        levels.append({name: x.mean() for name, (x, _) in {TUNED: theirs[TUNED], **own}.items()})
+    return "\n\n".join(
+        [_first(gaps, seconds), _others(gaps["others"]), _levels(paths, levels), _ways(gaps)]
+    )
 
 
-def _interval(gap: equal.Gap) -> str:
-    return f"{gap.mean:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})"
+def _minus(base: equal.Values, values: Mapping[str, equal.Values]) -> Mapping[str, equal.Gap]:
+    return equal.compared({equal.BASE: base, **values})
+
+
+def _of(name: str, gaps: Gaps) -> tuple[str, float, str]:
+    """The mean over sets with its interval, p, and the lowest of the sets."""
+    gap, _ = equal.pooled([x[name] for x in gaps])
+    interval = f"{gap.mean:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})"
+    return interval, gap.p, f"{min(x[name].mean for x in gaps):+.4f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    first, *others = (f"| {' | '.join(x)} |" for x in (head, *rows))
+    return "\n".join([first, f"|{'---|' * len(head)}", *others])
+
+
+def _first(gaps: Mapping[str, Gaps], seconds: Mapping[str, Sequence[float]]) -> str:
+    p_values = equal.corrected({name: _of(name, gaps["test"])[1] for name in seconds})
+    rows = []
+    for name, of_sets in seconds.items():
+        validation = "" if name == DEFAULT else _of(name, gaps["vali"])[0]
+        interval, p, lowest = _of(name, gaps["test"])
+        cells = [f"{np.mean(of_sets):.1f}", validation, interval]
+        rows.append([name, *cells, f"{p:.3f}", f"{p_values[name]:.3f}", lowest])
+    ends = "p, alone", "p", "lowest set"
+    return _table(["models", "CPU s", "validation - default's", "test - LightGBM's", *ends], rows)
+
+
+def _others(gaps: Gaps) -> str:
+    p_values = equal.corrected({name: _of(name, gaps)[1] for name in gaps[0]})
+    rows = []
+    for name in gaps[0]:
+        interval, _, lowest = _of(name, gaps)
+        rows.append([name, interval, f"{p_values[name]:.3f}", lowest])
+    return _table(["other models", "the default - its NDCG@10 (95 %)", "p", "lowest set"], rows)
+
+
+def _levels(paths: Sequence[pathlib.Path], levels: Sequence[Mapping[str, float]]) -> str:
+    rows = [[name, *(f"{x[name]:.4f}" for x in levels)] for name in levels[0]]
+    return _table(["test", *(x.name for x in paths)], rows)
+
+
+def _ways(gaps: Mapping[str, Gaps]) -> str:
+    rows = [[name, *(_of(name, gaps[f"{x} of ways"])[0] for x in PARTS)] for name in WAYS]
+    return _table(["members of the default", "validation - sum's", "test - sum's"], rows)
 
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    members = [*OWN_SEEDS, *RIVALS]
     parser.add_argument("stage", choices=["train", "judge"])
     parser.add_argument("--data", type=pathlib.Path, nargs="+", required=True, help="folders")
     parser.add_argument("--results", type=pathlib.Path, required=True, help="folder of scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of training")
+    parser.add_argument("--members", nargs="+", default=members, choices=members)
     options = parser.parse_args(given)
     if options.stage == "judge":
-        print(tables(options.data, options.results, options.seeds))
+        print(tables(options.data, options.results, options.seeds, options.members))
         return
     for path in options.data:
-        train(folds(path), options.results / path.name, options.seeds)
+        train(folds(path), options.results / path.name, options.seeds, options.members)
 
 
 if __name__ == "__main__":

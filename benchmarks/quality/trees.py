@@ -148,7 +148,7 @@ def train(
     """
     trials = []
     for number, fold in enumerate(folds):
-        data = {part: _rows(fold[part], within) for part in PARTS}
+        data = {part: rows(fold[part], within) for part in PARTS}
         for seed, rate, size in itertools.product(seeds, LEARNING_RATES, sizes):
             staged = fit(data["train"], seed, rate, size)
             validation, test = (_scores(staged, data[part]) for part in ("vali", "test"))
@@ -157,7 +157,8 @@ def train(
     return chosen(trials)
 
 
-def _rows(lists: Lists, within: bool) -> Rows:
+def rows(lists: Lists, within: bool) -> Rows:
+    """Features, labels and sizes of lists."""
     layer = models.WithinList()
 
     def features(one: ItemList) -> np.ndarray:
