@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.quality import default, ensembles, equal, explanations, leave_one_out
+from benchmarks.quality import default, ensembles, equal, explanations, leave_one_out, typed
 from benchmarks.quality.data import PARTS
 from benchmarks.quality.selection import Trial, chosen, ndcg
 from tests.references import metrics as references
@@ -91,6 +91,20 @@ def test_an_ensemble_adds_up_standardised_scores_by_its_shares(tmp_path):
     assert found(wrong=1) == found(right=1, wrong=2) == pytest.approx(worst, abs=1e-4)
     chosen = ensembles.WAYS["weights by validation lists"]
     assert found(chosen, right=1, wrong=2) == pytest.approx(1.0)
+
+
+def test_categories_have_the_codes_of_training_lists():
+    pd = pytest.importorskip("pandas")
+    parts = {
+        part: pd.DataFrame({"list": [0, 0, 1], "grade": [0, 2, 1]}).assign(
+            **dict.fromkeys(typed.NUMBERS, 7.0), **{key: [*values] for key in typed.CATEGORIES}
+        )
+        for part, values in {"train": "bab", "test": "abc"}.items()
+    }
+    first, second = typed.lists(parts)["test"]
+    np.testing.assert_array_equal(first.features, [[7.0] * 3 + [0.0] * 5, [7.0] * 3 + [1.0] * 5])
+    np.testing.assert_array_equal(second.features, [[7.0] * 3 + [-1.0] * 5])
+    np.testing.assert_array_equal(first.labels, [0.0, 2.0])
 
 
 def test_sets_are_pooled_by_random_effects():

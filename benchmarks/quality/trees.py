@@ -34,8 +34,12 @@ def lightgbm(
     leaves: int,
     objective: str | Callable[..., object] = "lambdarank",
     steepness: float = 0.0,
+    categories: Sequence[int] = (),
 ) -> Staged:
-    """LightGBM's lambdarank, or another objective; items have weights `exp(steepness * label)`."""
+    """LightGBM's lambdarank, or another objective; items have weights `exp(steepness * label)`.
+
+    `categories` are places of columns with codes.
+    """
     import lightgbm
 
     features, labels, sizes = train
@@ -52,7 +56,9 @@ def lightgbm(
         "num_threads": 1,
         "verbose": -1,
     }
-    data = lightgbm.Dataset(features, labels, weight=weights, group=sizes)
+    data = lightgbm.Dataset(
+        features, labels, weight=weights, group=sizes, categorical_feature=list(categories)
+    )
     model = lightgbm.train(settings, data, TREES)
     return lambda x: [
         model.predict(x, start_iteration=first, num_iteration=last - first)
