@@ -12,9 +12,11 @@ from tfrank_sel.arguments import Count
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.losses.bases import ListwiseLoss, weights_of_valid
 from tfrank_sel.losses.rg import RGLoss
+from tfrank_sel.ops import class_labels
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import UNSET, Named, register
 
+_RANKS = (3, 2), (2, 1), (2, 2)  # of states and of indices
 OfRows = Callable[[Tensor, Tensor, Tensor], Tensor]  # of states, indices and item vectors
 
 
@@ -98,21 +100,18 @@ class CatalogueLoss(Named, keras_versions.Loss):
 
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        mask, states = getattr(y_pred, "_keras_mask", None), tf.cast(y_pred, self.dtype)
-        indices = _indices(y_true, states)
-        shape = tf.shape(states)[:-1]
-        if mask is not None:
-            indices = tf.where(tf.cast(mask, tf.bool)[..., tf.newaxis], indices, -1)
-        states = tf.reshape(states, [-1, states.shape[-1]])
-        indices = tf.reshape(indices, [-1, indices.shape[-1] or tf.shape(indices)[-1]])
+        indices, states = _indices(y_true, y_pred), tf.convert_to_tensor(y_pred)
+        mask, shape = getattr(y_pred, "_keras_mask", None), tf.shape(states)[:-1]
         weights = tf.cast(1.0 if sample_weight is None else sample_weight, self.dtype)
-        if weights.shape.rank == 1 and len(y_pred.shape) == 3:
-            weights = weights[:, tf.newaxis]
-        elif weights.shape.rank == 2 and len(y_pred.shape) == 2:
-            weights = weights[:, 0]
-        weights = tf.reshape(tf.broadcast_to(weights, shape), [-1])
+        if states.shape.rank == 3:
+            indices, states, weights = class_labels.flattened(indices, y_pred, weights)
+        if indices.shape.rank == 1:
+            indices = indices[:, tf.newaxis]
         is_valid = tf.reduce_any(indices >= self._first, axis=1)
-        states = tf.where(is_valid[:, tf.newaxis], states, 0.0)
+        if mask is not None:
+            is_valid &= tf.reshape(tf.cast(mask, tf.bool), [-1])
+        states = tf.where(is_valid[:, tf.newaxis], tf.cast(states, self.dtype), 0.0)
+        weights = tf.broadcast_to(tf.reshape(weights, [-1]), tf.shape(is_valid))
         weights *= tf.cast(is_valid, self.dtype)
         weights = weights_of_valid(weights, is_valid, self.reduction)
         value = super().__call__(indices, states, weights)
@@ -157,19 +156,17 @@ class CatalogueLoss(Named, keras_versions.Loss):
         return tf.cast(self.items() if is_function else self.items.embeddings, self.dtype)
 
 
-def _indices(y_true: Any, states: Tensor) -> Tensor:
-    """The indices of the items of each state, `[..., n]`."""
-    indices = tf.convert_to_tensor(y_true)
-    rank = states.shape.rank
-    if not indices.dtype.is_integer or rank not in (2, 3) or indices.shape.rank not in (1, 2):
+def _indices(y_true: Any, y_pred: Any) -> Tensor:
+    """The indices of the items of each state."""
+    indices, rank = tf.convert_to_tensor(y_true), len(y_pred.shape)
+    if not indices.dtype.is_integer or (rank, indices.shape.rank) not in _RANKS:
         raise refusal(
             "`y_true` must be integers [batch_size, length] and `y_pred` states [batch_size, "
             "length, num_factors]; or integers [batch_size] or [batch_size, n], and states "
             "[batch_size, num_factors]",
-            f"y_true {indices.dtype.name} {indices.shape}, y_pred {states.shape}",
+            f"y_true {indices.dtype.name} {indices.shape}, y_pred {y_pred.shape}",
         )
-    indices = tf.cast(indices, tf.int32)
-    return indices if rank == indices.shape.rank == 2 else indices[..., tf.newaxis]
+    return tf.cast(indices, tf.int32)
 
 
 def _of_one(weights: Tensor, indices: Tensor) -> Tensor:

@@ -118,16 +118,32 @@ def of_positions(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any
         return given
     if not any(weights.shape.is_compatible_with(x) for x in allowed):
         return given
-    indices = tf.cast(indices, tf.int32)
+    indices, of_all, weights = flattened(indices, y_pred, weights)
+    return indices, of_all, None if sample_weight is None else weights
+
+
+def flattened(y_true: Tensor, y_pred: Any, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gives sequences one axis for both `batch_size` and `length`.
+
+    Args:
+        y_true: Index of each position, `[batch_size, length]`.
+        y_pred: Scores or states of each position, `[batch_size, length, size]`, possibly with a
+            Keras mask.
+        weights: Of all, of each sequence or position; or as `y_pred`.
+
+    Returns:
+        The indices, -1 where the mask is False; `y_pred` and the weights.
+    """
+    scores, y_true = tf.convert_to_tensor(y_pred), tf.cast(y_true, tf.int32)
     if (mask := getattr(y_pred, "_keras_mask", None)) is not None:
-        indices = tf.where(tf.cast(mask, tf.bool), indices, -1)
-    of_all = tf.reshape(scores, [-1, shape[2] or tf.shape(scores)[2]])
+        y_true = tf.where(tf.cast(mask, tf.bool), y_true, -1)
+    of_all = tf.reshape(scores, [-1, scores.shape[2] or tf.shape(scores)[2]])
     if weights.shape.rank == 3:
         weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)), tf.shape(of_all))
     else:
         weights = weights if weights.shape.rank == 2 else weights[..., tf.newaxis]
         weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)[:2]), [-1])
-    return tf.reshape(indices, [-1]), of_all, None if sample_weight is None else weights
+    return tf.reshape(y_true, [-1]), of_all, weights
 
 
 def as_matrix(x: Tensor) -> Tensor:
