@@ -88,10 +88,28 @@ def test_ids_are_exact_in_any_format(tmp_path: pathlib.Path) -> None:
     assert by_user(same) == by_user(sequences)
 
 
+def test_times_are_numbers_or_dates(tmp_path: pathlib.Path) -> None:
+    days = ["2024-03-01", "2024-02-29T23:59:59Z", "2024-02-29"]
+    seconds = np.array(["2024-02-29", "2024-02-29T23:59:59", "2024-03-01"], "M8[s]").astype(float)
+    texts = read([("u", i, day) for i, day in enumerate(days)])
+    times = pa.array(np.array([day.rstrip("Z") for day in days], "M8[ms]"))
+    for column in (times, times.cast(pa.timestamp("ns", "UTC"))):
+        table = pa.table({"user": ["u"] * 3, "item": ["0", "1", "2"], "time": column})
+        parquet.write_table(table, tmp_path / "log.parquet")
+        for sequences in (texts, Sequences.read(tmp_path / "log.parquet")):
+            np.testing.assert_array_equal(sequences.times, seconds)
+            assert by_user(sequences) == {"u": ["2", "1", "0"]}
+    assert read([("u", 1, 0.5), ("u", 2, 0.25)]).times.tolist() == [0.25, 0.5]
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        ([("u", "i", "soon")], {}, r"log.csv, row \d: 'time' must be a finite number.*soon"),
+        (
+            [("u", "i", "soon")],
+            {},
+            r"log.csv, row \d: 'time' must be a finite number or a time in ISO 8601.*soon",
+        ),
         ([("u", "", 1)], {}, r"log.csv, row \d: 'item' must be"),
         ([("u", "i", 1)], {"time": "when"}, r"log.csv.*'when'"),
         ([], {}, "log.csv: expected interactions. Received: no rows"),

@@ -64,8 +64,8 @@ class Sequences:
             paths: One or more files, such as CSV or Parquet, all of one format.
             user: Column of the users' ids. All ids are exact texts: `007` is not `7`.
             item: Column of the items' ids.
-            time: Column of the times, numbers such as Unix seconds. Equal times of a user keep the
-                order of the files.
+            time: Column of the times: numbers, or dates and times, also as texts in ISO 8601, which
+                become whole Unix seconds. Equal times of a user keep the order of the files.
             format: As in `data.read`.
 
         Raises:
@@ -78,7 +78,7 @@ class Sequences:
             raise refusal("`paths` must name at least one file", "none")
         names = [os.fspath(path) for path in files]
         table = formats.table(
-            names, ids={"user": user, "item": item}, numbers={"time": time}, format=format
+            names, ids={"user": user, "item": item}, times={"time": time}, format=format
         )
         if not len(table.numbers["time"]):
             raise InputError(names[0], received("expected interactions", "no rows"))

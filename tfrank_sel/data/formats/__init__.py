@@ -174,6 +174,7 @@ def table(
     *,
     ids: Mapping[str, str] = MappingProxyType({}),
     numbers: Mapping[str, str] = MappingProxyType({}),
+    times: Mapping[str, str] = MappingProxyType({}),
     rules: Mapping[str, Rule] = MappingProxyType({}),
     others: bool = False,
     format: str | None = None,
@@ -184,7 +185,9 @@ def table(
     Args:
         paths: The files, all of one format.
         ids: Column of each role that identifies, such as a query.
-        numbers: Column of each other role.
+        numbers: Column of each role that is a number.
+        times: Column of each role that is a time: whole seconds since 1970-01-01 UTC, or numbers
+            as they are.
         rules: What the numbers of a role must be, in words, and a function that returns whether
             they are; by default finite.
         others: Whether to read the other columns, too.
@@ -198,7 +201,8 @@ def table(
         ValueError: If there is no such format.
     """
     kind = _of_tables(paths, format)
-    return whole.read(kind, paths, ids, numbers, rules, others=others, rejected=rejected)
+    options: Any = {"times": times, "others": others, "rejected": rejected}
+    return whole.read(kind, paths, ids, numbers, rules, **options)
 
 
 def names(paths: Sequence[str], format: str | None = None) -> list[str]:

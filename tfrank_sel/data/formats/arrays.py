@@ -303,6 +303,13 @@ def doubles(column: Any, *, words: bool = True) -> np.ndarray:
     return _float64(array)
 
 
+def moments(column: Any) -> np.ndarray:
+    """Returns times as whole seconds since 1970-01-01 UTC, float64, and numbers as they are."""
+    array = plain(column)
+    numbers = doubles(array, words=False) if is_text(array.type) or is_number(array.type) else None
+    return _seconds(array) if numbers is None or np.isinf(numbers).any() else numbers
+
+
 def day_and_second(seconds: np.ndarray) -> np.ndarray:
     """Returns the day since 1970-01-01 and its whole second; infinity beyond the years 1 to 9999.
 

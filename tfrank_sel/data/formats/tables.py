@@ -40,6 +40,7 @@ _SECONDS = (1e9, 3e9)  # since 1970: 2001 to 2065
 # what a column with a role must be
 TEXT: tuple[str, Feature] = ("of type text", Category())
 NUMBER: tuple[str, Feature] = ("of type number", Number())
+TIME: tuple[str, Feature] = ("a time", Timestamp())
 
 
 class TableReader(RowReader):

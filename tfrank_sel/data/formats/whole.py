@@ -15,6 +15,7 @@ from tfrank_sel.refusals import received
 
 Rule = tuple[str, Callable[[np.ndarray], np.ndarray]]  # what is wanted, and whether numbers are so
 _ANY: Rule = ("a finite number", np.isfinite)
+_TIME: Rule = ("a finite number or a time in ISO 8601", np.isfinite)
 # texts that are names, not the numbers that they can be read as: 007, 1e5
 _NAME = r"^[+-]?0[0-9]|^[0-9]+[eE][0-9]+$"
 _DAY = r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])$"  # 20240229
@@ -26,7 +27,7 @@ class Table:
 
     Args:
         ids: The texts of each role that identifies, `[rows]`, strings, as in lists.
-        numbers: The numbers of each other role, `[rows]`, float64.
+        numbers: The numbers and times of each other role, `[rows]`, float64.
         columns: The columns that all files have, as an Arrow table; those that identify are texts.
             In text formats, all values are texts as they stand.
         kinds: The Arrow type that fits a sample of the values best, by column.
@@ -57,12 +58,14 @@ def read(
     numbers: Mapping[str, str],
     rules: Mapping[str, Rule],
     *,
+    times: Mapping[str, str],
     others: bool,
     rejected: list[Rejected] | None,
 ) -> Table:
     """Reads tables; arguments and errors are those of `tfrank_sel.data.formats.table`."""
     pa = arrays.arrow()
-    roles = list(dict.fromkeys([*ids.values(), *numbers.values()]))
+    rules = {**dict.fromkeys(times, _TIME), **rules}
+    roles = list(dict.fromkeys([*ids.values(), *numbers.values(), *times.values()]))
     sample, left_out = reader.sampled(paths, roles) if others else (pa.table({}), {})
     kinds = {x.name: x.type for x in sample.schema}
     # all may be identifiers, which keep each digit
@@ -70,9 +73,9 @@ def read(
     reader = type(reader)(Columns(label=None, context=tuple(exact)))
     chunks = (x for path in paths for x in reader.read(Part(path), roles, list(kinds)))
     values = {role: [np.empty(0, object)] for role in ids}
-    values |= {role: [np.empty(0)] for role in numbers}
+    values |= {role: [np.empty(0)] for role in (*numbers, *times)}
     kept = []
-    for path, table, by_role in _valid(chunks, ids, numbers, rules, rejected):
+    for path, table, by_role in _valid(chunks, ids, numbers, times, rules, rejected):
         for role, array in by_role.items():
             values[role].append(array)
         texts = {name: pa.array(by_role[role], pa.string()) for role, name in ids.items()}
@@ -83,7 +86,7 @@ def read(
         columns, lacking = tables.whole(kept)
     return Table(
         {role: np.concatenate(values[role]) for role in ids},
-        {role: np.concatenate(values[role]) for role in numbers},
+        {role: np.concatenate(values[role]) for role in (*numbers, *times)},
         columns.unify_dictionaries(),
         kinds | dict.fromkeys(ids.values(), pa.string()),
         {**left_out, **lacking},
@@ -103,12 +106,14 @@ def _valid(
     chunks: Iterable[tuple[str, np.ndarray, Any] | Rejected],
     ids: Mapping[str, str],
     numbers: Mapping[str, str],
+    times: Mapping[str, str],
     rules: Mapping[str, Rule],
     rejected: list[Rejected] | None,
 ) -> Iterator[tuple[str, Any, dict[str, np.ndarray]]]:
     """The valid rows of tables, and the values of each role."""
     roles = dict.fromkeys(ids.values(), tables.TEXT)
     roles |= dict.fromkeys(numbers.values(), tables.NUMBER)
+    roles |= dict.fromkeys(times.values(), tables.TIME)
     for chunk in chunks:
         if isinstance(chunk, Rejected):
             _reject([chunk], rejected)
@@ -118,7 +123,8 @@ def _valid(
         with tables.readable(path):
             by_role = {role: arrays.strings(table[name]) for role, name in ids.items()}
             by_role |= {role: arrays.doubles(table[name]) for role, name in numbers.items()}
-        bad = _faults(table, by_role, {**ids, **numbers}, rules)
+            by_role |= {role: arrays.moments(table[name]) for role, name in times.items()}
+        bad = _faults(table, by_role, {**ids, **numbers, **times}, rules)
         faults = [Rejected(path, "row", int(places[i]), x) for i, x in sorted(bad.items())]
         _reject(faults, rejected)
         if bad:
