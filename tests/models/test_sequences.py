@@ -50,16 +50,20 @@ def test_padding_anywhere_changes_no_state(policy: str) -> None:
         np.testing.assert_array_equal(found._keras_mask, padded > 0)
 
 
-@pytest.mark.parametrize("loss", [losses.SoftmaxLoss(), losses.RGCrossLoss(1.0)])
+@pytest.mark.parametrize(
+    ("loss", "tied"), [(losses.SoftmaxLoss(), True), (losses.RGCrossLoss(1.0), False)]
+)
 @pytest.mark.parametrize(
     "policy", ["float32", pytest.param("mixed_float16", marks=pytest.mark.long)]
 )
-def test_learns_a_cycle_and_is_saved(loss: Any, policy: str, tmp_path: pathlib.Path) -> None:
+def test_learns_a_cycle_and_is_saved(
+    loss: Any, tied: bool, policy: str, tmp_path: pathlib.Path
+) -> None:
     first = np.random.default_rng(0).integers(0, NUM_ITEMS, (256, 1))
     items = (first + np.arange(7)) % NUM_ITEMS + 1  # each item is followed by the next
     inputs, targets = items[:, :6].copy(), items[:, 1:].copy()
     inputs[:40, :3], targets[:40, :3] = 0, -1
-    encoder = made(dropout=0.0, num_blocks=1, dtype=policy)
+    encoder = made(dropout=0.0, num_blocks=1, tied=tied, dtype=policy)
     encoder.compile(
         keras.optimizers.Adam(0.02),
         losses.CatalogueLoss(loss, encoder.items),
@@ -68,6 +72,7 @@ def test_learns_a_cycle_and_is_saved(loss: Any, policy: str, tmp_path: pathlib.P
     encoder.fit(inputs, targets, batch_size=64, epochs=25, verbose=0)
     best, _ = encoder.best(inputs, 1)
     assert np.mean(best[:, 0] == targets[:, -1]) > 0.9
+    assert (encoder.input_items is encoder.items) == tied
 
     encoder.save(tmp_path / "encoder.keras")
     loaded = keras.models.load_model(tmp_path / "encoder.keras")

@@ -23,7 +23,7 @@ class SequenceEncoder(Configurable, keras.Model):
     the next one is its product with the item's vector, `p . q_i`: train by `losses.CatalogueLoss`.
 
     ```
-    x      = sqrt(num_factors) * q[item] + position
+    x      = sqrt(num_factors) * input[item] + position     # input = q, if tied
     x      = x + attention(norm(x))
     x      = x + linear(relu(linear(norm(x))))      # both num_blocks times
     output = norm(x)
@@ -39,6 +39,9 @@ class SequenceEncoder(Configurable, keras.Model):
         num_heads: Heads of an attention, which must divide `num_factors`.
         max_length: Maximum number of positions.
         dropout: Share of the units dropped in training, in [0, 1).
+        tied: Whether the vectors of the items are those of the inputs, too. Otherwise the inputs
+            have vectors of their own, which gradients train where `als.ItemSolver` solves those of
+            the items.
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
@@ -48,6 +51,7 @@ class SequenceEncoder(Configurable, keras.Model):
 
     Attributes:
         items: The `keras.layers.Embedding` of the items, for `losses.CatalogueLoss`.
+        input_items: That of the inputs, which is `items` if `tied`.
 
     Raises:
         ValueError: If an argument is out of range, or a sequence is longer than `max_length`.
@@ -75,6 +79,7 @@ class SequenceEncoder(Configurable, keras.Model):
         num_heads: Count = 1,
         max_length: Count = 50,
         dropout: Rate = 0.2,
+        tied: bool = True,
         name: str = "sequence_encoder",
         **kwargs: Unpack[LayerOptions],
     ) -> None:
@@ -91,10 +96,14 @@ class SequenceEncoder(Configurable, keras.Model):
         self.num_heads = num_heads
         self.max_length = max_length
         self.dropout = dropout
+        self.tied = tied
         self.supports_masking = True
         layers, each = keras.layers, range(num_blocks)
         size, dtype = num_factors, self.dtype_policy
         self.items = layers.Embedding(num_items + 1, size, mask_zero=True, dtype=dtype)
+        self.input_items = (
+            self.items if tied else layers.Embedding(num_items + 1, size, dtype=dtype)
+        )
         self.positions = layers.Embedding(max_length, size, dtype=dtype)
         self.norms = [layers.LayerNormalization(dtype=dtype) for _ in range(2 * num_blocks)]
         self.last_norm = layers.LayerNormalization(dtype=dtype)
@@ -115,8 +124,9 @@ class SequenceEncoder(Configurable, keras.Model):
             self(tf.zeros([1, self.max_length], tf.int32))
             return
         states = (None, None, self.num_factors)
-        for layer in (self.items, self.positions):
-            layer.build()
+        for layer in (self.items, self.input_items, self.positions):
+            if not layer.built:
+                layer.build()
         for layer in self.attentions:
             layer.build(states, states)
         for layer in (*self.norms, self.last_norm, *self.hidden, *self.linear):
@@ -131,7 +141,7 @@ class SequenceEncoder(Configurable, keras.Model):
             )
         mask = self.compute_mask(inputs)
         places = tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
-        states = math.sqrt(self.num_factors) * self.items(inputs) + self.positions(places)
+        states = math.sqrt(self.num_factors) * self.input_items(inputs) + self.positions(places)
         states = self.drop(states, training=training)
         norms = self.norms[::2], self.norms[1::2]
         blocks = zip(*norms, self.attentions, self.hidden, self.linear, strict=True)

@@ -63,9 +63,9 @@ def test_steps_lower_the_objective_to_that_of_a_dense_solution(loss, rank):
     expected = start.numpy() - np.linalg.solve(hessian, gradient.numpy().ravel()).reshape(
         start.shape
     )
-    solver = ItemSolver(
-        inputs, targets, regularization=RIDGE, count_exponent=EXPONENT, batch_size=25
-    )
+    data = (tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(25),)
+    data = (inputs, targets) if rank == 2 else data
+    solver = ItemSolver(*data, regularization=RIDGE, count_exponent=EXPONENT, batch_size=25)
     solver.set_model(model)
     for _ in range(1 if isinstance(loss, losses.RG2Loss) else 60):  # RG^x by its bound
         solver.on_epoch_end(0)
@@ -98,5 +98,7 @@ def test_gradients_train_the_other_weights_and_later_all():
 
 def test_a_loss_without_a_closed_form_is_refused():
     model, (inputs, targets) = compiled(losses.SoftmaxLoss(), 3), made(3)
+    with pytest.raises(ValueError, match="`targets` must be None with a"):
+        ItemSolver(inputs)
     with pytest.raises(ValueError, match="`CatalogueLoss` of an `RG2Loss` or `RGCrossLoss`"):
         model.fit(inputs, targets, verbose=0, callbacks=[ItemSolver(inputs, targets)])

@@ -1,5 +1,6 @@
 """Item vectors in closed form, beside a model of states that is trained by gradients."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -37,8 +38,10 @@ class ItemSolver(Checked, keras.callbacks.Callback):
     except for rounding. Item vectors may start from those of an `RGFactorizer`.
 
     Args:
-        inputs: The inputs of `fit`: an array, or a structure of arrays, by row.
-        targets: The targets of `fit`, numbers of items; negative ones are padding.
+        inputs: The inputs of `fit`: an array, or a structure of arrays, by row; or a
+            `tf.data.Dataset` of batches of inputs and targets.
+        targets: The targets of `fit`, numbers of items; negative ones are padding. `None` with a
+            data set.
         regularization: `lam`, not negative.
         count_exponent: `nu`: 0 for a plain ridge, 1 for one in proportion to the targets.
         batch_size: Number of rows of `inputs` of which states are computed at a time; positive.
@@ -67,7 +70,7 @@ class ItemSolver(Checked, keras.callbacks.Callback):
     def __init__(
         self,
         inputs: Any,
-        targets: Any,
+        targets: Any = None,
         *,
         regularization: AtLeast0 = 1.0,
         count_exponent: float = 0.5,
@@ -75,16 +78,24 @@ class ItemSolver(Checked, keras.callbacks.Callback):
         num_threads: Cutoff = None,
     ) -> None:
         super().__init__()
-        self.inputs = tf.nest.map_structure(np.asarray, inputs)
-        self.targets = np.asarray(targets)
-        if self.targets.ndim not in (1, 2) or self.targets.dtype.kind not in "iu":
+        if isinstance(inputs, tf.data.Dataset) != (targets is None):
             raise refusal(
-                "`targets` must be integers, [rows] or [rows, n]",
-                f"{self.targets.dtype} of shape {self.targets.shape}",
+                "`targets` must be None with a `tf.data.Dataset`, and given otherwise",
+                inputs=type(inputs).__name__,
             )
-        shapes = [x.shape for x in tf.nest.flatten(self.inputs)]
-        if any(shape[:1] != self.targets.shape[:1] for shape in shapes):
-            raise refusal(f"`inputs` must have {len(self.targets)} rows, as `targets`", shapes)
+        if targets is not None:
+            targets = np.asarray(targets)
+            if targets.ndim not in (1, 2) or targets.dtype.kind not in "iu":
+                raise refusal(
+                    "`targets` must be integers, [rows] or [rows, n]",
+                    f"{targets.dtype} of shape {targets.shape}",
+                )
+            inputs = tf.nest.map_structure(np.asarray, inputs)
+            shapes = [x.shape for x in tf.nest.flatten(inputs)]
+            if any(shape[:1] != targets.shape[:1] for shape in shapes):
+                raise refusal(f"`inputs` must have {len(targets)} rows, as `targets`", shapes)
+        self.inputs = inputs
+        self.targets = targets
         self.regularization = regularization
         self.count_exponent = count_exponent
         self.batch_size = batch_size
@@ -142,13 +153,23 @@ class ItemSolver(Checked, keras.callbacks.Callback):
     def _states(self, first: int) -> tuple[np.ndarray, np.ndarray]:
         """The states that have a target, and their targets, `[states, n]`."""
         states, numbers = [], []
-        for begin in range(0, len(self.targets), self.batch_size):
-            rows = slice(begin, begin + self.batch_size)
-            inputs = tf.nest.map_structure(lambda x, rows=rows: x[rows], self.inputs)
+        for inputs, targets in self._batches():
             found = np.asarray(self.model.predict_on_batch(inputs), np.float32)
             found = found.reshape(-1, found.shape[-1])
-            of_rows = self.targets[rows].reshape(len(found), -1)
+            of_rows = np.asarray(targets).reshape(len(found), -1)
             there = np.any(of_rows >= first, axis=1)
             states.append(found[there])
             numbers.append(of_rows[there])
         return np.concatenate(states), np.concatenate(numbers)
+
+    def _batches(self) -> Iterator[tuple[Any, Any]]:
+        """The inputs and the targets."""
+        if self.targets is None:
+            yield from self.inputs
+            return
+        for begin in range(0, len(self.targets), self.batch_size):
+            rows = slice(begin, begin + self.batch_size)
+            yield (
+                tf.nest.map_structure(lambda x, rows=rows: x[rows], self.inputs),
+                self.targets[rows],
+            )
