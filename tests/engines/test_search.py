@@ -95,7 +95,7 @@ def test_solr_logs_features_and_ranks_with_the_model_that_they_train(tmp_path):
     names, ranker = ["title", "price", "age"], tmp_path / "r.json"
     with serving_solr(tmp_path) as base:
         of = ["--engine", "solr", "--url", f"{base}/items"]
-        send("POST", f"{base}/items/update?commit=true", documents)
+        send("POST", f"{base}/items/update?commit=true", dict, body=documents)
         told("judgments", tmp_path / "case.csv", "--output", judged)
         fields = ["--text", "title", "--number", "price", "--number", "age"]
         told("features", "--output", file, "--engine", "solr", *fields)

@@ -304,7 +304,8 @@ def served(index):
             index.requests.append((self.command, self.path, dict(self.headers)))
             status = 200
             try:
-                body = json.loads(content) if content else None
+                is_json = self.headers.get("Content-Type") == "application/json"
+                body = json.loads(content) if is_json else None
                 path = urllib.parse.unquote(url.path.strip("/"))
                 options = dict(urllib.parse.parse_qsl(url.query))
                 answer = index.answer(self.command, path, options, body)

@@ -46,32 +46,38 @@ class Elasticsearch(Engine):
             "params": {self.parameter: text, _DOCUMENTS: list(documents)},
         }
         path = f"{quoted(self.index)}/_search/template?include_named_queries_score=true"
-        hits = self._send("POST", path, body)["hits"]["hits"]
         absent = dict.fromkeys(by_name, math.nan)
-        return {
-            hit["_id"]: Logged(
-                absent | {x: float(y) for x, y in hit.get("matched_queries", {}).items()},
-                float(hit["_score"]),
-            )
-            for hit in hits
-        }
+
+        def logged(hit: Any) -> Logged:
+            matched = {x: float(y) for x, y in hit.get("matched_queries", {}).items()}
+            return Logged(absent | matched, float(hit["_score"]))
+
+        return self._send(
+            "POST", path, lambda x: {y["_id"]: logged(y) for y in x["hits"]["hits"]}, body
+        )
 
     def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
         ranked = {"model_id": model, "params": {self.parameter: text}}
         return {"rescore": {"window_size": window, "learning_to_rank": ranked}}
 
     def _of_model(self, model: str) -> dict[str, Any]:
-        [config] = self._send("GET", f"_ml/trained_models/{quoted(model)}")["trained_model_configs"]
-        extractors = config["inference_config"]["learning_to_rank"]["feature_extractors"]
-        queries_of = [x["query_extractor"] for x in extractors]
-        return {x["feature_name"]: x["query"] for x in queries_of}
+        def queries_of(answer: Any) -> dict[str, Any]:
+            [config] = answer["trained_model_configs"]
+            extractors = config["inference_config"]["learning_to_rank"]["feature_extractors"]
+            each = [x["query_extractor"] for x in extractors]
+            return {x["feature_name"]: x["query"] for x in each}
+
+        return self._send("GET", f"_ml/trained_models/{quoted(model)}", queries_of)
 
     def _are_features(self, body: Any) -> bool:
         kinds = {"match", "function_score"}
-        return isinstance(body, dict) and all(set(x) & kinds for x in body.values())
+        if not isinstance(body, dict) or not body:
+            return False
+        return all(isinstance(x, dict) and kinds & {*x} for x in body.values())
 
     def _is_model(self, body: Any) -> bool:
-        return isinstance(body, dict) and "learning_to_rank" in body.get("inference_config", {})
+        config = body.get("inference_config") if isinstance(body, dict) else None
+        return isinstance(config, dict) and "learning_to_rank" in config
 
     def _push_features(self, body: Any, name: str) -> None:
         raise refusal(
@@ -82,10 +88,13 @@ class Elasticsearch(Engine):
 
     def _models(self, prefix: str) -> Sequence[str]:
         path = f"_ml/trained_models/{quoted(prefix)}-*?allow_no_match=true&size={_MOST}"
-        return [x["model_id"] for x in self._send("GET", path)["trained_model_configs"]]
+        return self._send(
+            "GET", path, lambda x: [y["model_id"] for y in x["trained_model_configs"]]
+        )
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
-        self._send("PUT", f"_ml/trained_models/{quoted(name)}", {**body, "description": name})
+        path = f"_ml/trained_models/{quoted(name)}"
+        self._send("PUT", path, dict, {**body, "description": name})
 
 
 def queries_of_file(path: str) -> dict[str, Any]:

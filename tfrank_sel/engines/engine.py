@@ -3,11 +3,11 @@
 import abc
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.engines.connection import send
+from tfrank_sel.engines.connection import AUTHORIZATION, T, send
 from tfrank_sel.refusals import received, refusal
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -70,6 +70,8 @@ class Engine(abc.ABC):
         base, _, index = url.rstrip("/").rpartition("/")
         if not re.fullmatch(r"https?://[^/]+.*", base):
             raise refusal(f"`--url` must be that of an index, such as {self.example}", url)
+        if "@" in base:
+            raise refusal(f"`--url` must have no password: set {AUTHORIZATION}", "a password")
         self.base, self.index, self.parameter = base, index, parameter
         self.place = f"{base}/{index}"
 
@@ -154,8 +156,8 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def _push_model(self, body: Any, name: str, features: str) -> None: ...
 
-    def _send(self, method: str, path: str, body: Any = None) -> Any:
-        return send(method, f"{self.base}/{path}", body)
+    def _send(self, method: str, path: str, read: Callable[[Any], T], body: Any = None) -> T:
+        return send(method, f"{self.base}/{path}", read, body=body)
 
     def _named(self, features: str) -> str:
         """The name of a set of features, which may stand in URLs and parameters."""

@@ -68,10 +68,14 @@ def ask(
     if not rows:
         example = f"none, {documents[0]!r} for example" if len(documents) else "an empty table"
         raise InputError(engine.place, received("expected documents of the table", example))
-    values = np.array([list(x.features.values()) for x in logged], np.float32)
+    names = list(logged[0].features)
+    if other := next((x.features for x in logged if x.features.keys() != {*names}), None):
+        expected = f"expected of each document the features {', '.join(names)}"
+        raise InputError(engine.place, received(expected, ", ".join(other)))
+    values = np.array([[x.features[name] for name in names] for x in logged], np.float32)
     features = np.where(np.isnan(values), np.float32(missing), values)
     scores_of = np.array([x.score for x in logged])
-    return Found(np.array(rows), list(logged[0].features), features, scores_of)
+    return Found(np.array(rows), names, features, scores_of)
 
 
 def table(judged: Table, roles: Mapping[str, str], found: Found) -> Any:

@@ -53,8 +53,7 @@ class Plugin(Engine):
         }
         if model:
             body |= self.rescore(model, text, len(documents))
-        hits = self._send("POST", f"{quoted(self.index)}/_search", body)["hits"]["hits"]
-        return {hit["_id"]: Logged(_features(hit), float(hit["_score"])) for hit in hits}
+        return self._send("POST", f"{quoted(self.index)}/_search", _logged, body)
 
     def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
         query = {"sltr": {"model": model, "params": {self.parameter: text}}}
@@ -62,23 +61,28 @@ class Plugin(Engine):
         return {"rescore": {"window_size": window, "query": ranked}}
 
     def _are_features(self, body: Any) -> bool:
-        return isinstance(body, dict) and "featureset" in body
+        return isinstance(body, dict) and isinstance(body.get("featureset"), dict)
 
     def _is_model(self, body: Any) -> bool:
-        return isinstance(body, dict) and "model" in body
+        return isinstance(body, dict) and isinstance(body.get("model"), dict)
 
     def _push_features(self, body: Any, name: str) -> None:
-        if _DEFAULT_STORE not in self._send("GET", "_ltr")["stores"]:
-            self._send("PUT", "_ltr")
-        self._send("PUT", f"_ltr/_featureset/{name}", body)
+        if not self._send("GET", "_ltr", lambda x: _DEFAULT_STORE in x["stores"]):
+            self._send("PUT", "_ltr", dict)
+        self._send("PUT", f"_ltr/_featureset/{name}", dict, body)
 
     def _models(self, prefix: str) -> Sequence[str]:
-        listed = self._send("GET", f"_ltr/_model?prefix={quoted(prefix)}&size={_MOST}")
-        return [hit["_source"]["name"] for hit in listed["hits"]["hits"]]
+        path = f"_ltr/_model?prefix={quoted(prefix)}&size={_MOST}"
+        return self._send("GET", path, lambda x: [y["_source"]["name"] for y in x["hits"]["hits"]])
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {"model": {**body["model"], "name": name}}
-        self._send("POST", f"_ltr/_featureset/{self._named(features)}/_createmodel", body)
+        self._send("POST", f"_ltr/_featureset/{self._named(features)}/_createmodel", dict, body)
+
+
+def _logged(answer: Any) -> dict[str, Logged]:
+    hits = answer["hits"]["hits"]
+    return {hit["_id"]: Logged(_features(hit), float(hit["_score"])) for hit in hits}
 
 
 def _features(hit: Mapping[str, Any]) -> dict[str, float]:

@@ -49,12 +49,18 @@ class Solr(Engine):
         }
         if model:
             form |= self.rescore(model, text, len(documents))["params"]
-        found = send("POST", f"{self.place}/select", form=form)["response"]["docs"]
-        return {x[self._key]: Logged(self._features(x["log"]), float(x["score"])) for x in found}
+        key = self._key
+
+        def logged(answer: Any) -> dict[str, Logged]:
+            hits = answer["response"]["docs"]
+            return {x[key]: Logged(self._features(x["log"]), float(x["score"])) for x in hits}
+
+        return send("POST", f"{self.place}/select", logged, form=form)
 
     @functools.cached_property
     def _key(self) -> str:
-        return str(send("GET", f"{self.place}/schema/uniquekey?wt=json")["uniqueKey"])
+        url = f"{self.place}/schema/uniquekey?wt=json"
+        return send("GET", url, lambda x: str(x["uniqueKey"]))
 
     def _features(self, log: str) -> dict[str, float]:
         try:
@@ -69,18 +75,21 @@ class Solr(Engine):
         return {"params": {"rq": ranked, "text": text}}
 
     def _are_features(self, body: Any) -> bool:
-        return isinstance(body, list) and all(_CLASS in str(x) for x in body)
+        if not isinstance(body, list) or not body:
+            return False
+        return all(isinstance(x, dict) and _CLASS in str(x.get("class")) for x in body)
 
     def _is_model(self, body: Any) -> bool:
         return isinstance(body, dict) and ".ltr.model." in str(body.get("class"))
 
     def _push_features(self, body: Any, name: str) -> None:
         stored = [{**feature, "store": name} for feature in body]
-        send("PUT", f"{self.place}/schema/feature-store", stored)
+        send("PUT", f"{self.place}/schema/feature-store", dict, body=stored)
 
     def _models(self, prefix: str) -> Sequence[str]:
-        return [x["name"] for x in send("GET", f"{self.place}/schema/model-store")["models"]]
+        url = f"{self.place}/schema/model-store"
+        return send("GET", url, lambda x: [y["name"] for y in x["models"]])
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {**body, "name": name, "store": self._named(features)}
-        send("PUT", f"{self.place}/schema/model-store", body)
+        send("PUT", f"{self.place}/schema/model-store", dict, body=body)
