@@ -308,6 +308,31 @@ def test_books_of_several_judges_tell_how_they_agree(tmp_path):
     assert "2 judged more than once (Krippendorff's alpha 0.73)" in line
 
 
+def test_ratings_of_several_files_are_those_of_one(tmp_path):
+    (tmp_path / "ann.csv").write_text("query,docid,rating\nred,007,1\nred,7,3\n")
+    (tmp_path / "BEN.CSV").write_text("\ufeffquery,docid,rating\nred,007,3\n,,\n")
+    content = of_json(queries=[{"query": "red", "ratings": {"007": None, "7": 1}}])
+    (tmp_path / "c.json").write_text(content)
+    files = [tmp_path / x for x in ("ann.csv", "BEN.CSV", "c.json")]
+    line = told("judgments", *files, "--output", tmp_path / "j.parquet")
+    assert "2 documents of 1 queries" in line
+    assert "2 judged more than once" in line
+    table = parquet.read_table(tmp_path / "j.parquet").to_pylist()
+    assert [tuple(x.values()) for x in table] == [("red", "007", 2.0), ("red", "7", 2.0)]
+
+
+@pytest.mark.parametrize("odd", [None, "", [1], {"a": 1}, "\ud800", 2.0**60])
+def test_a_judgment_names_a_query_and_a_document(tmp_path, odd):
+    rated, path = [{"rating": 1}], tmp_path / "x.json"
+    for pair in ({"query_text": odd, "doc_id": "1"}, {"query_text": "a", "doc_id": odd}):
+        path.write_text(of_json(query_doc_pairs=[pair | {"judgements": rated}]))
+        line = refused("judgments", path, "--output", tmp_path / "j.parquet")
+        assert line.startswith(f"{path}: a query and a document must be")
+    (tmp_path / "x.csv").write_bytes(b"query,docid,rating\n\xe9,1,1\n")
+    line = refused("judgments", tmp_path / "x.csv", "--output", tmp_path / "j.parquet")
+    assert "x.csv, row 1: a query and a document must be" in line
+
+
 def test_features_of_a_schema_are_those_that_an_engine_computes(tmp_path):
     types = {"price": Number(), "brand": Category(), "image": Vector(size=2)}
     Schema(types | {"hour": Number(of="query")}).write(tmp_path / "schema.json")

@@ -136,7 +136,7 @@ def judgments(
     output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write.")],
 ) -> None:
     """Make a table of judgments: the mean rating of each query and document."""
-    read = [x for path in stores.expand(files) for x in judged_by.read(path)]
+    read = judged_by.read(stores.expand(files))
     table = judged_by.table(read)
     with created(output) as written:
         parquet.write_table(table, written)

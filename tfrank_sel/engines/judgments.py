@@ -14,7 +14,7 @@ import numpy as np
 
 from tfrank_sel import kept
 from tfrank_sel.data import formats
-from tfrank_sel.data.formats import arrays
+from tfrank_sel.data.formats import CsvReader, arrays, rows
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.metrics.trec import FileError, read_qrels
 from tfrank_sel.refusals import received
@@ -37,26 +37,27 @@ class Judgment(NamedTuple):
     ratings: tuple[float, ...]
 
 
-def read(path: str) -> list[Judgment]:
-    """Reads a file by its suffix: `.csv` and `.json` as described in this module, others as qrels.
+def read(paths: Sequence[str]) -> list[Judgment]:
+    """Reads files by suffix: `.csv` and `.json` as described in this module, others as qrels.
 
-    A document that is listed several times for a query has all of the ratings. Documents without
-    a rating are left out.
+    A document that is listed several times for a query, in one or several files, has all of the
+    ratings. Documents without a rating are left out.
 
     Raises:
-        InputError: If the file is no such file, or has no rating.
+        InputError: If a file is no such file, or has no rating.
     """
-    if path.endswith(".csv"):
-        entries = _of_csv(path)
-    elif path.endswith(".json"):
-        entries = _of_json(path)
-    else:
-        entries = _of_qrels(path)
     by_pair: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
-    for query, document, rating in entries:
-        by_pair[query, document].append(rating)
-    if not by_pair:
-        raise InputError(path, received("expected a judgment", "none"))
+    for path in paths:
+        if path.lower().endswith(CsvReader.suffixes):
+            entries = [*_of_csv(path)]
+        elif path.lower().endswith(".json"):
+            entries = [*_of_json(path)]
+        else:
+            entries = [*_of_qrels(path)]
+        if not entries:
+            raise InputError(path, received("expected a judgment", "none"))
+        for query, document, rating in entries:
+            by_pair[query, document].append(rating)
     return [Judgment(query, document, tuple(x)) for (query, document), x in by_pair.items()]
 
 
@@ -84,12 +85,11 @@ def _of_csv(path: str) -> Iterator[tuple[str, str, float]]:
         expected = f"expected the columns {', '.join(_PAIR)}, and one of ratings for each judge"
         raise InputError(path, received(expected, ", ".join(names)))
     for place, row in formats.dicts([path], names):
-        query, document = (arrays.text(row[name]) for name in _PAIR)
-        for judge in names[2:]:
-            text = arrays.text(row[judge])
-            if query and document and text:
-                query = query[1:] if query.startswith(_FORMULA) else query
-                yield query, document, _number(place, text)
+        ratings = [x for x in (arrays.text(row[judge]) for judge in names[2:]) if x]
+        if ratings:
+            query, document = (_text(place, row[name]) for name in _PAIR)
+            query = query[1:] if query.startswith(_FORMULA) else query
+            yield from ((query, document, _number(place, x)) for x in ratings)
 
 
 def _of_json(path: str) -> Iterator[tuple[str, str, float]]:
@@ -103,19 +103,22 @@ def _entries(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, 
         for pair in content["query_doc_pairs"]:
             for x in pair.get("judgements", ()):
                 if x["rating"] is not None and not x.get("unrateable"):
-                    rating = _number(path, x["rating"])
-                    yield str(pair["query_text"]), str(pair["doc_id"]), rating
+                    ids = _text(path, pair["query_text"]), _text(path, pair["doc_id"])
+                    yield *ids, _number(path, x["rating"])
     elif "queries" in content:
         for query in content["queries"]:
             for document, rating in query["ratings"].items():
-                yield str(query["query"]), str(document), _number(path, rating)
+                if rating is not None:
+                    ids = _text(path, query["query"]), _text(path, document)
+                    yield *ids, _number(path, rating)
     elif "hits" in content:
         for hit in content["hits"]["hits"]:
             yield from _entries(path, hit["_source"])
     else:
         for query in content["judgmentRatings"]:
             for x in query["ratings"]:
-                yield str(query["query"]), str(x["docId"]), _number(path, x["rating"])
+                ids = _text(path, query["query"]), _text(path, x["docId"])
+                yield *ids, _number(path, x["rating"])
 
 
 def _of_qrels(path: str) -> Iterator[tuple[str, str, float]]:
@@ -124,7 +127,16 @@ def _of_qrels(path: str) -> Iterator[tuple[str, str, float]]:
             # a negative relevance means no judgement
             yield from ((query, x, float(y)) for x, y in documents.items() if y >= 0)
     except FileError as error:
-        raise InputError(path, str(error).removeprefix(f"{path}: ")) from error
+        line, _, problem = str(error).removeprefix(path).partition(": ")
+        raise InputError(path + line, problem) from error
+
+
+def _text(place: str, identifier: Any) -> str:
+    text = arrays.text(identifier)
+    if not text or rows.is_invalid(text):
+        expected = f"a query and a document must be {rows.TEXT}"
+        raise InputError(place, received(expected, rows.shown(identifier)))
+    return text
 
 
 def _number(place: str, rating: Any) -> float:
