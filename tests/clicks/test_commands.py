@@ -336,6 +336,36 @@ def test_what_does_not_fit_is_one_line_and_status_2(path, tmp_path, arguments, m
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("name", ["query", "item"])
+def test_the_value_is_of_the_columns_that_are_named(log, path, tmp_path, name):
+    known = tmp_path / "known.json"
+    clicks.estimate(read(log), "pbm", resamples=2).save(known)
+    given = ["value", path, "--score", "price", "--propensities", known, *options()]
+    done = invoke(*given, f"--{name}", "sreach")
+    assert (done.exit_code, "expected a column 'sreach'" in done.output) == (2, True), done.output
+
+
+@pytest.mark.parametrize("name", ["session", "items", "text"])
+@pytest.mark.parametrize("odd", [None, "", {"a": 1}])
+def test_lists_and_clicks_without_an_identifier_are_not_those_of_one(tmp_path, name, odd):
+    line = {"session": "s", "items": ["7"], "teams": [1], "text": "q"}
+    other = line | {name: [odd] if name == "items" else odd}
+    (tmp_path / "log.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(other)}\n")
+    (tmp_path / "clicks.csv").write_text("session,item\ns,7\n")
+    event = {"action_name": "click", "query_id": "s", "text": "q"}
+    object_ = {"search_configuration_uuid": A, "object_id": "7"}
+    at = {"session": "query_id"}.get(name, name)
+    other = event | ({} if name == "items" else {at: odd})
+    others = object_ | ({"object_id": odd} if name == "items" else {})
+    rows = [x | {"event_attributes": {"object": y}} for x, y in ((event, object_), (other, others))]
+    (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in rows))
+    for log in (["log.jsonl", "--clicks", tmp_path / "clicks.csv"], ["events.jsonl"]):
+        done = invoke("interleaved", tmp_path / log[0], *log[1:], "--query", "text")
+        assert (done.exit_code, type(done.exception)) == (2, SystemExit), done.output
+        [told] = done.stderr.strip().splitlines()
+        assert told.startswith(f"{tmp_path / log[0]}, row 2: ")
+
+
 A, B = "9c85-a", "1b24-b"  # search configurations; the first by name is B
 
 

@@ -71,6 +71,27 @@ def test_a_file_keeps_all_and_a_picture_shows_it(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "damage",
+    [
+        {x: [] for x in ("positions", "values", "low", "high", "draws")},
+        {"positions": [2, 1]},
+        {"positions": [1, 1]},
+        {"draws": [[1.0]]},
+        {"low": [1.0]},
+    ],
+    ids=str,
+)
+def test_propensities_are_one_for_each_position(tmp_path, damage):
+    ends = np.array([1.0, 0.5])
+    clicks.Propensities(np.array([1, 2]), ends, ends, ends, "pbm").save(tmp_path / "p.json")
+    fields = json.loads((tmp_path / "p.json").read_text())
+    del fields["digest"]
+    (tmp_path / "p.json").write_text(json.dumps(fields | damage))
+    with pytest.raises(ValueError, match="p.json: expected propensities that `save` wrote"):
+        clicks.Propensities.load(tmp_path / "p.json")
+
+
+@pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"position": [2, 2]}, "`position` must have at least two different values. Received: 2"),

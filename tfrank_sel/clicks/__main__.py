@@ -178,7 +178,9 @@ def value(
     roles = {"score": score, "position": position, "click": click, "session": session}
     paths = stores.expand(log)
     there = formats.names(paths, format)
-    roles |= {x: y for x, y in (("query", query), ("item", item)) if y in there}
+    # only those that were not named may be absent
+    optional = {"query": query, "item": item}
+    roles |= {x: y for x, y in optional.items() if y in there or y != x}
     table = tables.read(paths, roles, format=format)
     scores, sessions = table.numbers.pop("score"), table.ids["session"]
     # without a name, each session is a query, and each row an item of its own

@@ -109,8 +109,10 @@ class Propensities:
             names = ("values", "low", "high", "draws")
             arrays = {x: numbers(x, fields[x]) for x in names if x in fields}
             positions = np.asarray(fields["positions"], np.int64)
-            for name in names[:3]:
-                if arrays[name].shape != positions.shape:
+            if not len(positions) or np.any(np.diff(positions) <= 0):
+                raise ValueError("`positions` must increase")
+            for name, array in arrays.items():
+                if array.size and array.shape[-1:] != positions.shape:
                     raise ValueError(f"`{name}` must have the length of `positions`")
             probabilities("values", arrays["values"])
             return cls(**{**fields, **arrays, "positions": positions})

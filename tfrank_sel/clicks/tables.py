@@ -13,7 +13,7 @@ from tfrank_sel.clicks.correction import labels
 from tfrank_sel.clicks.log import Floats, Log
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
-from tfrank_sel.data.formats import Table, arrays, whole
+from tfrank_sel.data.formats import Table, arrays, rows, whole
 from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.refusals import received
 
@@ -215,21 +215,25 @@ def joined_credits(
     for place, row in formats.dicts(logs, (), "jsonl"):
         try:
             kind = kind or next((x for x in ("hits", "credits") if x in row), "teams")
-            session = str(arrays.text(row["session"]))
+            session = _text(place, row, "session")
             if kind == "hits":
                 # ABTestSearchTransportAction.mapHit, search-relevance#511
-                items = [str(x["_id"]) for x in row["hits"]]
-                of = [str(x["_search_configuration_id"]) for x in row["hits"]]
+                items = [_text(place, x, "_id") for x in row["hits"]]
+                of = [_text(place, x, "_search_configuration_id") for x in row["hits"]]
                 values = [teams.setdefault(x, 1.0 - 2.0 * len(teams)) for x in of]
             else:
                 values = [{0: 1.0, 1: -1.0}[x] if kind == "teams" else float(x) for x in row[kind]]
-                items = [str(arrays.text(x)) for x in row["items"]]
+                items = [_text(place, {"items": x}, "items") for x in row["items"]]
             # without its name, lists of the same items are of one query
-            query = row[roles["query"]] if "query" in roles else "\0".join(sorted(items))
-            queries.setdefault(session, str(arrays.text(query)))
+            query = "\0".join(sorted(items))
+            if "query" in roles:
+                query = _text(place, row, roles["query"])
+            queries.setdefault(session, query)
             shown = won.setdefault(session, set())
             pairs = zip(items, values, strict=True)
             shown.update(pair for pair in pairs if (session, pair[0]) in clicks)
+        except InputError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             expected = "expected the log of `serve --interleave` or of an A/B test of OpenSearch"
             raise InputError(place, received(expected, repr(error))) from None
@@ -244,3 +248,11 @@ def joined_credits(
         return Credits(sums, kind == "teams", of_sessions)
     first, second = _two(logs[0], teams)
     return Credits(teams[first] * sums, True, of_sessions, (first, second))
+
+
+def _text(place: str, row: Mapping[str, Any], name: str) -> str:
+    """An identifier, which a row must have: those without one would be joined."""
+    text = arrays.text(row[name])
+    if not text or rows.is_invalid(text):
+        raise InputError(place, received(f"{name!r} must be {rows.TEXT}", rows.shown(row[name])))
+    return text

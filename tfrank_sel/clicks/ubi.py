@@ -128,7 +128,7 @@ def drafted(
         The session, the item, the search configuration that the item is from, and the query.
 
     Raises:
-        InputError: If a file cannot be read, or a click has no `query_id` or no item.
+        InputError: If a file cannot be read, or a click has no `query_id`, item or query.
     """
     for place, record in formats.dicts(paths, (*_EVENT, *([query] if query else ())), format):
         row = _source(place, record)
@@ -140,7 +140,10 @@ def drafted(
         if session is None or item is None:
             expected = "expected a click with a query_id, which names the search, and an item"
             raise InputError(place, received(expected, "none"))
-        yield session, item, configuration, query and _text(place, row, query)
+        text = query and _text(place, row, query)
+        if query and text is None:
+            raise InputError(place, received(f"expected a click with {query!r}", "none"))
+        yield session, item, configuration, text
 
 
 def told(left_out: Mapping[str, int]) -> str:
