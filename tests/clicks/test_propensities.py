@@ -87,7 +87,7 @@ def test_propensities_are_one_for_each_position(tmp_path, damage):
     fields = json.loads((tmp_path / "p.json").read_text())
     del fields["digest"]
     (tmp_path / "p.json").write_text(json.dumps(fields | damage))
-    with pytest.raises(ValueError, match="p.json: expected propensities that `save` wrote"):
+    with pytest.raises(ValueError, match="expected propensities that `save` wrote"):
         clicks.Propensities.load(tmp_path / "p.json")
 
 

@@ -146,6 +146,36 @@ def test_what_cannot_be_released_is_told_in_one_line(half, tmp_path, release):
     assert "Is a directory" in release("publish", half / "2", status=2)
 
 
+def test_a_number_that_was_rolled_back_is_no_other_model(half, tmp_path, release):
+    for x in (1, 2):
+        release("publish", half / f"{x}")
+    assert release("roll-back") == "version 1 is served\n"
+    assert f"{tmp_path / 'half' / '3'} is served" in release("publish", half / "2")
+    assert "Received: rolled-back-2" in release("publish", half / "2", "--version", 2, status=2)
+    assert release("roll-back") == "version 1 is served\n"
+    (tmp_path / "half" / "rolled-back-3").rename(tmp_path / "half" / "3")
+    (tmp_path / "half" / "rolled-back-3").mkdir()  # of an earlier version of the package
+    assert release("roll-back") == "version 1 is served\n"
+    kept = {"1", "rolled-back-2", "rolled-back-3", "rolled-back-3-2"}
+    assert {x.name for x in (tmp_path / "half").iterdir()} == kept
+    (tmp_path / "half" / ".removed-0" / "variables").mkdir(parents=True)  # by a killed process
+    release("remove-old", "--keep", 1)
+    assert {x.name for x in (tmp_path / "half").iterdir()} == kept
+
+
+@pytest.mark.parametrize(("command", "gone"), [("promote", "2"), ("roll-back", "1")])
+def test_a_version_that_is_gone_does_not_become_stable(half, tmp_path, release, command, gone):
+    release("publish", half / "1")
+    release("publish", half / "2", "--canary")
+    (tmp_path / "half" / gone).rename(tmp_path / "away")
+    before = (tmp_path / "models.config").read_bytes()
+    assert f"version {gone} must be there to become stable" in release(command, status=2)
+    assert (tmp_path / "models.config").read_bytes() == before
+    other = {"promote": "roll-back", "roll-back": "promote"}[command]
+    release(other)
+    assert model_config.read(tmp_path / "models.config")[0].labels == {"stable": 3 - int(gone)}
+
+
 def test_models_that_are_published_at_once_are_all_served(half, tmp_path):
     names = [f"m{i}" for i in range(24)]
     with futures.ThreadPoolExecutor(8) as pool:

@@ -14,7 +14,8 @@ import numpy as np
 
 from tfrank_sel import kept
 from tfrank_sel.data import formats
-from tfrank_sel.data.formats import CsvReader, arrays, rows
+from tfrank_sel.data.formats import arrays, rows
+from tfrank_sel.data.formats.text import CsvReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.metrics.trec import FileError, read_qrels
 from tfrank_sel.refusals import received

@@ -10,6 +10,7 @@ uploaded last and removed first.
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -28,6 +29,7 @@ GRAPH = "saved_model.pb"
 CONFIGURATION = "models.config"
 KIND = "SavedModel"  # of a version's digests
 STABLE, CANARY, PREVIOUS = "stable", "canary", "previous"
+_WITHDRAWN, _REMOVED = "rolled-back-", ".removed-"  # before the number of a version
 _PATIENCE = 60.0  # seconds to wait for another publication to a folder of models
 _VERSIONS = 2**63  # servers keep versions in signed integers of 64 bits, and ignore others
 
@@ -50,21 +52,22 @@ def publish(
         saved_model: Folder or URL of the SavedModel, which is not changed.
         base: Base path of the model on the server, a folder or a URL; created if missing.
         version: Version to publish, at least 0 and below 2**63. By default one more than the
-            latest, or 1.
+            latest, or 1; the latest may be one that was rolled back.
 
     Returns:
         The folder of the version, or its URL.
 
     Raises:
-        FileExistsError: If `base` has the version, in any spelling (`7`, `007`), or another process
-            is publishing it.
+        FileExistsError: If `base` has or had the version, in any spelling (`7`, `007`), or another
+            process is publishing it.
         FileNotFoundError: If `saved_model` is not a SavedModel.
         ValueError: If `version` is negative, or not below 2**63, or `saved_model` was published
             before and differs now.
         tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     if version is None:
-        version = 1 + max(versions(base), default=0)
+        # a number that was rolled back may still be loaded, as another model
+        version = 1 + max([*versions(base), *_folders(base, _WITHDRAWN)], default=0)
     if not 0 <= version < _VERSIONS:
         raise refusal(
             "`version` must not be negative, and below 2**63: servers ignore others", version
@@ -92,7 +95,7 @@ def publish(
 
 
 def _check_new(base: str | os.PathLike[str], version: int) -> None:
-    if version in (folders := versions(base)):
+    if version in (folders := {**_folders(base, _WITHDRAWN), **versions(base)}):
         message = received(f"`version` must be new in {base}", Path(folders[version]).name)
         raise FileExistsError(message)
 
@@ -130,13 +133,15 @@ def roll_back(base: str | os.PathLike[str]) -> int:
             raise refusal(f"{base} must have two versions to roll back", numbers)
         latest, before = sorted(folders, reverse=True)[:2]
         folder = str(folders[latest])
-        aside = stores.join(base, f"rolled-back-{Path(folder).name}")
+        aside = stores.join(base, f"{_WITHDRAWN}{Path(folder).name}")
         if stores.is_remote(base):
             for file in stores.find(folder):
                 stores.copy(file, file.replace(folder, aside, 1))
             stores.drop(folder, first=GRAPH)
         else:
-            os.rename(folder, aside)
+            # earlier versions of this package gave the number of one again
+            names = itertools.chain([aside], (f"{aside}-{x}" for x in itertools.count(2)))
+            os.rename(folder, next(x for x in names if not os.path.exists(x)))
             flush(base)
     return before
 
@@ -165,19 +170,26 @@ def remove_old(base: str | os.PathLike[str], keep: int, spare: Collection[int] =
     with _alone(base):
         folders = versions(base)
         old = [version for version in sorted(folders)[:-keep] if version not in spare]
+        if not stores.is_remote(base):
+            for left in Path(base).glob(f"{_REMOVED}*"):  # by a process that was killed
+                _drop(left)
         for version in old:
             folder = str(folders[version])
             if stores.is_remote(base):
                 stores.drop(folder, first=GRAPH)
             else:
-                removed = Path(base, f".removed-{Path(folder).name}")
+                removed = Path(base, f"{_REMOVED}{Path(folder).name}")
                 Path(folder).rename(removed)
-                # What a link leads to may have other uses.
-                if removed.is_symlink():
-                    removed.unlink()
-                else:
-                    shutil.rmtree(removed)
+                _drop(removed)
     return old
+
+
+def _drop(folder: Path) -> None:
+    # What a link leads to may have other uses.
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder)
 
 
 def versions(base: str | os.PathLike[str]) -> Mapping[int, Path | str]:
@@ -194,20 +206,22 @@ def versions(base: str | os.PathLike[str]) -> Mapping[int, Path | str]:
     Raises:
         tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
+    return _folders(base)
+
+
+def _folders(base: str | os.PathLike[str], before: str = "") -> Mapping[int, Path | str]:
+    """The folders of versions with this text before their number, as `versions`."""
+    folders: dict[str, Path | str]
     if stores.is_remote(base):
         files = set(stores.find(base))
-        folders = {name: stores.join(base, name) for name in (Path(x).parent.name for x in files)}
-        return {
-            int(name): folder
-            for name, folder in folders.items()
-            if _is_version(name) and stores.join(folder, GRAPH) in files
-        }
-    base = Path(base)
-    return {
-        int(child.name): child
-        for child in (base.iterdir() if base.is_dir() else ())
-        if _is_version(child.name) and child.is_dir()
-    }
+        names = {Path(x).parent.name for x in files}
+        folders = {name: stores.join(base, name) for name in names}
+        folders = {x: y for x, y in folders.items() if stores.join(y, GRAPH) in files}
+    else:
+        there = Path(base).iterdir() if Path(base).is_dir() else ()
+        folders = {child.name: child for child in there if child.is_dir()}
+    numbers = {name.removeprefix(before): name for name in folders if name.startswith(before)}
+    return {int(x): folders[name] for x, name in numbers.items() if _is_version(x)}
 
 
 def _is_version(name: str) -> bool:
@@ -392,6 +406,12 @@ class Releases:
 
     def _tell(self, labels: dict[str, int]) -> None:
         """Writes the labels to `models.config`; without labels, the latest version is served."""
+        # Servers refuse a label of a version that is not there, and would serve none.
+        there = versions(self.base)
+        if labels and labels[STABLE] not in there:
+            reason = f"version {labels[STABLE]} must be there to become stable"
+            raise self._refused(reason, f"versions {sorted(there)}")
+        labels = {label: version for label, version in labels.items() if version in there}
         configuration = self._read()
         entry = self._entry(configuration)
         if entry is None:
