@@ -58,10 +58,17 @@ figure_of("2")
 # %% [markdown]
 # The fit: a linear model without a bias cannot fit low and high scores together (each has its own
 # feature). The shift `b` of the sigmoid link chooses which scores it fits, and the squared error
-# fits neither. The lower row is the mirror image.
+# fits neither. Contours are those of the loss by both weights.
 
 # %%
 figure_of("F.1")
+
+# %% [markdown]
+# The same in numbers: the bias update sensitivity, `links.bust`, says how far an error at one score
+# moves a bias, and `links.best_bias` where the bias of a model that errs at all scores ends.
+
+# %%
+figure_of("BUST")
 
 # %% [markdown]
 # ## The composite Sigmoid: a score against zero

@@ -1,4 +1,4 @@
-"""Catalogue of the figures of the paper, by number, and files of them."""
+"""Catalogue of the figures of the paper, by number or name, and files of them."""
 
 import base64
 import html
@@ -68,7 +68,8 @@ FIGURES: dict[str, Entry] = {
     "F.1": Entry(
         singles.figure_f1,
         "Two features, each a score in one regime and a nuisance in the other. The sigmoid's shift "
-        "chooses which regime is fitted; squared errors fit neither.",
+        "chooses which regime is fitted; squared errors fit neither. Left: the links, and the loss "
+        "by both weights, whose minimum is the fit.",
         "Choosing the regime that is fitted",
     ),
     "H.1": Entry(
@@ -107,6 +108,12 @@ FIGURES: dict[str, Entry] = {
         singles.figure_i1,
         "The steeper exp, the nearer the best bias to the highest label.",
         "The best bias under steeper links",
+    ),
+    "BUST": Entry(
+        singles.figure_bust,
+        "The update of a bias by an error at one score, for three distributions of the others; "
+        "right, the best bias if all scores are wrong. Steep regions decide, rare ones too.",
+        "Which errors a bias follows",
     ),
 }
 

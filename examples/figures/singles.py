@@ -1,4 +1,4 @@
-"""Figures of one idea each: 1, 5, E.1, E.2, F.1 and I.1."""
+"""Figures of one idea each: 1, 5, E.1, E.2, F.1, I.1 and BUST."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tfrank_sel import links
-from tfrank_sel.plots.axes import AROUND, LOW_MIDDLE_HIGH, Array, colors, evaluate, grid
+from tfrank_sel.plots.axes import (
+    AROUND,
+    LOW_MIDDLE_HIGH,
+    Array,
+    colors,
+    draw_link,
+    evaluate,
+    grid,
+)
 
 from .composites import LIST_LOSS, LOSS, SHARES
 from .panels import Composite, Decomposed, Subject, figure_of, legend_below
@@ -151,22 +159,28 @@ def last_label(n: int) -> float:
 
 
 def figure_f1() -> Figure:
-    """Draws linear fits to two regimes, of which a loss selects one; below, the mirror image."""
+    """Draws linear fits to two regimes, of which a loss selects one, and to the mirror image."""
     x, s = two_regimes()
-    columns: list[tuple[str, links.Link]] = [
+    rows: list[tuple[str, links.Link]] = [
         (f"Sigmoid, b={shift:g}", links.Sigmoid(shift=shift)) for shift in (10.0, 0.0, -10.0)
     ]
-    columns.append(("squared error", links.Identity()))
-    figure = Figure(figsize=(13.0, 7.0), layout="constrained")
-    figure.suptitle("A linear fit to few high and many low scores, and to its mirror image")
-    rows = figure.subplots(2, len(columns), sharex=True, sharey=True)
-    for row, features, scores in zip(rows, (x, -x[:, ::-1]), (s, -s), strict=True):
-        for axes, (name, link) in zip(row, columns, strict=True):
-            _draw_fit(axes, name, link, features, scores)
-        row[0].set_ylabel("predicted score")
-    for axes in rows[-1]:
-        axes.set_xlabel("observed score")
-    rows[0, 0].legend(loc="upper left")
+    rows.append(("squared error", links.Identity()))
+    figure = Figure(figsize=(14.0, 11.0), layout="constrained")
+    figure.suptitle("A linear fit to few high and many low scores; right: to its mirror image")
+    axes = figure.subplots(len(rows), 5)
+    for row, (name, link) in zip(axes, rows, strict=True):
+        draw_link(row[0], link, (-12.0, 12.0))
+        row[0].set_title(name, fontsize=10)
+        for pair, features, scores in ((row[1:3], x, s), (row[3:], -x[:, ::-1], -s)):
+            w = linear_fit(link, features, scores)
+            _draw_weights(pair[0], link, w, features, scores)
+            _draw_fit(pair[1], w, features, scores)
+        for place in row:
+            place.grid(alpha=0.3)
+    heads = ("score", "first weight", "observed score", "first weight", "observed score")
+    for place, head in zip(axes[-1], heads, strict=True):
+        place.set_xlabel(head)
+    legend_below(figure, [axes[0, 0], axes[0, 2]])
     return figure
 
 
@@ -204,12 +218,62 @@ def lift_of_bias(scale: float, distance: float) -> float:
     return float(links.constant_predictor(links.Exp(scale=scale), [-distance, distance]))
 
 
-def _draw_fit(axes: Axes, name: str, link: links.Link, features: Array, scores: Array) -> None:
-    w = linear_fit(link, features, scores)
+def _draw_weights(axes: Axes, link: links.Link, w: Array, features: Array, scores: Array) -> None:
+    """Draws contours of the loss over both weights, and its minimum."""
+    first, second = np.meshgrid(grid((-1.0, 3.0), size=61), grid((-1.0, 3.0), size=61))
+    predicted = np.stack([first.ravel(), second.ravel()], axis=-1) @ features.T
+    loss = evaluate(link.divergence, predicted, np.broadcast_to(scores, predicted.shape))
+    mean = loss.mean(axis=-1).reshape(first.shape)
+    axes.contour(first, second, mean, levels=np.geomspace(mean.min(), mean.max(), 13)[1:-1])
+    axes.plot(*w, "r+", markersize=10)
+    axes.set_title(f"w = ({w[0]:.3f}, {w[1]:.3f})", fontsize=10)
+    axes.set_ylabel("second weight")
+
+
+def _draw_fit(axes: Axes, w: Array, features: Array, scores: Array) -> None:
     predicted = features @ w
     high = scores > 0.0
     for where, color, label in ((high, "tab:blue", "high"), (~high, "tab:red", "low")):
         axes.plot(scores[where], predicted[where], "o", markersize=4, color=color, label=label)
     axes.plot([-10.0, 10.0], [-10.0, 10.0], color="gray", linestyle="--")
-    axes.set_title(f"{name}\nw = ({w[0]:.3f}, {w[1]:.3f})", fontsize=10)
-    axes.grid(alpha=0.3)
+    axes.set_ylabel("predicted score")
+
+
+# distributions of scores in [-5, 5], as shares of 1,000 scores at evenly spaced quantiles
+_QUANTILES = (np.arange(1000.0) + 0.5) / 1000.0
+SPREADS: dict[str, Array] = {
+    "scores spread evenly": 10.0 * _QUANTILES - 5.0,
+    "few high scores": 10.0 * _QUANTILES**3 - 5.0,
+    "many high scores": 5.0 - 10.0 * _QUANTILES**3,
+}
+
+
+def figure_bust() -> Figure:
+    """Draws which errors a bias follows, by link and by the distribution of the scores."""
+    chosen: dict[str, links.Link] = {
+        "squared error": links.Identity(),
+        "Sigmoid, b=3": links.Sigmoid(shift=3.0),
+        "Exp, a=0.5": links.Exp(scale=0.5),
+        "Sinh, a=0.5": links.Sinh(scale=0.5),
+    }
+    figure = Figure(figsize=(15.0, 3.8), layout="constrained")
+    row, ends = figure.subplots(1, 1 + len(SPREADS)), (-5.0, 5.0)
+    at, shares = grid(ends, size=41), np.linspace(0.0, 1.0, 13) ** 2
+    for (name, link), color in zip(chosen.items(), colors(len(chosen)), strict=True):
+        for axes, (title, observed) in zip(row, SPREADS.items(), strict=False):
+            update = [links.bust(link, float(w), 0.5, ends, observed) for w in at]
+            axes.plot(at, update, color=color, label=name)
+            axes.set(title=title, xlabel="score of the error")
+        row[-1].plot(shares, [bias_of_regions(link, float(x)) for x in shares], color=color)
+    row[0].set_ylabel("BUST of a step of 0.5")
+    row[-1].set(title="every score 1 too near to 0", ylabel="best bias")
+    row[-1].set_xlabel("share of high scores")
+    for axes in row:
+        axes.grid(alpha=0.3)
+    legend_below(figure, row[:1])
+    return figure
+
+
+def bias_of_regions(link: links.Link, share: float) -> float:
+    """Returns the best bias if scores of -3 are predicted as -2, and those of 3 as 2."""
+    return links.best_bias(link, [-2.0, 2.0], [-3.0, 3.0], [1.0 - share, share])

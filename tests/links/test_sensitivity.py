@@ -1,12 +1,18 @@
 """Sensitivities of links, and best constants."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 import tensorflow as tf
 
 from tfrank_sel import links
+
+Array = Any
+Function = Callable[[Array], Array]
 
 
 def test_relative_sensitivities_integrate_to_1() -> None:
@@ -56,6 +62,8 @@ def test_an_interval_on_which_nothing_happens_is_refused() -> None:
         links.bust(links.Exp(), 0.0, 1.0, (1.0, 1.0))
     with pytest.raises(ValueError, match="`link` must rise on the interval"):
         links.blust(links.Huber(half_width=1.0), 0.0, (2.0, 3.0))
+    with pytest.raises(ValueError, match="`link` must rise at `observed`"):
+        links.llust(links.Huber(half_width=1.0), 0.0, (-3.0, 3.0), observed=[2.0, 2.5])
 
 
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
@@ -116,13 +124,85 @@ def test_the_best_list_has_the_mean_link() -> None:
     )
 
 
+END = 6.0
+DENSITIES: dict[str, Function] = {
+    "uniform": lambda s: np.full_like(s, 1.0 / END),
+    "few high": lambda s: np.exp(-s) / -np.expm1(-END),
+    "many high": lambda s: 2.0 * s / END**2,
+}
+OWN_SLOPES: dict[links.Link, Function] = {
+    links.Exp(scale=0.5): lambda s: 0.5 * np.exp(0.5 * s),
+    links.Sigmoid(shift=4.0): lambda s: 0.25 / np.cosh(0.5 * (s - 4.0)) ** 2,
+    links.Sinh(scale=0.5): lambda s: 0.5 * np.cosh(0.5 * s),
+}
+
+
+def drawn(density: Function, size: int) -> Array:
+    """Returns scores with a density on [0, END], evenly spaced in probability."""
+    s = np.linspace(0.0, END, 100_001)
+    shares = scipy.integrate.cumulative_simpson(density(s), x=s, initial=0.0)
+    return np.interp((np.arange(size) + 0.5) / size, shares, s)
+
+
+@pytest.mark.parametrize("link", OWN_SLOPES, ids=repr)
+@pytest.mark.parametrize("name", DENSITIES)
+def test_sensitivities_of_a_distribution_are_those_of_quadrature(
+    link: links.Link, name: str
+) -> None:
+    p, slope = DENSITIES[name], OWN_SLOPES[link]
+    observed, score = np.append(drawn(p, 20_000), np.nan), 5.0
+    mean, _ = scipy.integrate.quad(lambda s: p(s) * slope(s), 0.0, END)
+    moment, _ = scipy.integrate.quad(lambda s: p(s) * slope(s) * s**2, 0.0, END)
+    rise, _ = scipy.integrate.quad(slope, score, score + 0.5)
+    interval = (0.0, END)
+    [row] = links.sensitivity_table(link, [score], interval, 0.5, observed)
+    np.testing.assert_allclose(row.bust, rise / (END * mean), rtol=2e-4)
+    np.testing.assert_allclose(row.blust, slope(score) / (END * mean), rtol=2e-4)
+    np.testing.assert_allclose(row.llust, score**2 * slope(score) / (END * moment), rtol=2e-4)
+    if name == "uniform":
+        assert row == pytest.approx(links.sensitivity_table(link, [score], interval, 0.5)[0], 2e-4)
+
+
+def test_few_wrong_scores_move_the_best_bias_by_their_bust() -> None:
+    link, s = links.Sigmoid(shift=4.0), drawn(DENSITIES["few high"], 2000)
+    score, step, share = 4.5, 1.0, 1e-6
+    weights = np.append(np.full(len(s), (1.0 - share) / len(s)), share)
+    bias = links.best_bias(link, np.append(s, score), np.append(s, score + step), weights)
+    bust = links.bust(link, score, step, (0.0, END), observed=s)
+    assert bias / share == pytest.approx(END * bust, rel=1e-4)
+
+
+def test_the_best_bias_has_the_smallest_loss_and_weighs_small_errors_by_the_slope() -> None:
+    link = links.Exp(scale=0.5)
+    random = np.random.default_rng(0)
+    z, errors, weights = random.normal(size=50), random.normal(size=50), random.random(50)
+
+    def loss(bias: float) -> float:  # its terms without `bias` left out
+        s = z + errors
+        return float(np.sum(weights * (2.0 * np.exp(0.5 * (z + bias)) - bias * np.exp(0.5 * s))))
+
+    best = scipy.optimize.minimize_scalar(loss, tol=1e-12).x
+    assert links.best_bias(link, z, z + errors, weights) == pytest.approx(best, abs=1e-6)
+    small = links.best_bias(link, z, z + 1e-6 * errors, weights)
+    mean = np.average(errors, weights=weights * np.exp(0.5 * z))
+    assert small == pytest.approx(1e-6 * mean, rel=1e-5)
+
+
+def test_a_bias_stays_in_the_domain_of_the_link() -> None:
+    bias = links.best_bias(links.Logit(), [0.2, 0.9], [0.6, 0.95])
+    at = links.Logit()(np.array([0.2, 0.9]) + bias)
+    np.testing.assert_allclose(np.mean(at), np.mean(links.Logit()(np.array([0.6, 0.95]))))
+
+
 def test_observations_of_a_wrong_shape_are_named() -> None:
     with pytest.raises(ValueError, match=r"must have 1 axes.*scores.shape=\(1, 2\)"):
         links.constant_predictor(links.Exp(), [[1.0, 2.0]])
     with pytest.raises(ValueError, match=r"weights.shape=\(1,\)"):
         links.constant_predictor(links.Exp(), [1.0, 2.0], [1.0])
-    with pytest.raises(ValueError, match="at least one score with positive weight"):
+    with pytest.raises(ValueError, match="positive for at least one score"):
         links.constant_predictor(links.Exp(), [1.0], [0.0])
+    with pytest.raises(ValueError, match=r"predicted.shape=\(1,\), observed.shape=\(2,\)"):
+        links.best_bias(links.Exp(), [1.0], [1.0, 2.0])
 
 
 def test_class_sensitivity_of_a_list_needs_no_mask() -> None:

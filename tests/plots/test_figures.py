@@ -15,7 +15,19 @@ import tensorflow as tf
 from examples.figures import FIGURES, save_figures, singles
 from tfrank_sel import links, losses, metrics, plots
 
-ALL = ["1", "2", "3", "4", "5", "E.1", "E.2", "F.1", *(f"H.{i}" for i in range(1, 7)), "I.1"]
+ALL = [
+    "1",
+    "2",
+    "3",
+    "4",
+    "5",
+    "E.1",
+    "E.2",
+    "F.1",
+    *(f"H.{i}" for i in range(1, 7)),
+    "I.1",
+    "BUST",
+]
 SCRIPT = pathlib.Path(__file__).parent.parent.parent / "examples" / "figures"
 
 
@@ -124,6 +136,20 @@ def test_fits_and_biases_are_those_of_the_paper() -> None:
     np.testing.assert_allclose(w, [0.991662, 0.036902], atol=5e-7)
     np.testing.assert_allclose(singles.best_bias(20.0, 18), 0.852778, atol=5e-7)
     np.testing.assert_allclose(singles.lift_of_bias(0.5, 3.0), 1.710880, atol=5e-7)
+
+
+def test_the_contours_of_a_fit_are_those_of_its_loss() -> None:
+    x, s = singles.two_regimes()
+    link = links.Sigmoid()
+    w = singles.linear_fit(link, x, s)
+    place, *_ = FIGURES["F.1"].draw().axes[6:]  # the second row: Sigmoid without a shift
+    [contours] = [c for c in place.collections if c.get_paths()]
+    [mark] = place.lines
+    np.testing.assert_allclose(mark.get_xydata(), [w], rtol=1e-12)
+    for level, path in zip(contours.levels, contours.get_paths(), strict=True):
+        predicted = path.vertices[:1] @ x.T
+        loss = losses.MatchingLoss(link, dtype="float64")(s[np.newaxis], predicted)
+        np.testing.assert_allclose(loss, level, rtol=0.05)
 
 
 def test_a_reliability_diagram_shows_each_bin_by_its_weight(axes: matplotlib.axes.Axes) -> None:

@@ -57,6 +57,7 @@ from tfrank_sel.links.piecewise import (
 )
 from tfrank_sel.links.sensitivity import (
     Sensitivity as Sensitivity,
+    best_bias as best_bias,
     blust as blust,
     bust as bust,
     class_sensitivity as class_sensitivity,

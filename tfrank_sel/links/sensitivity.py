@@ -1,7 +1,7 @@
 """Sensitivity of a link as numbers, in float64.
 
 The sensitivity of a link at a score is its slope. These functions relate it to an interval of
-scores, as update sensitivities of a gradient step.
+scores, or to a distribution on it, as the update of a model that cannot fit every score.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
-from tfrank_sel.links.base import Link
+from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.links.composite import CompositeSoftmax
 from tfrank_sel.refusals import refusal
 
@@ -40,54 +40,71 @@ class Sensitivity(NamedTuple):
     llust: float
 
 
-def bust(link: Link, score: float, step: float, interval: tuple[float, float]) -> float:
+def bust(
+    link: Link,
+    score: float,
+    step: float,
+    interval: Interval,
+    observed: ArrayLike | None = None,
+) -> float:
     """Computes the share `(h(score + step) - h(score)) / (h(high) - h(low))` of a step.
 
-    This is the bias update sensitivity of the paper: the update of a model that is only a bias, for
-    an error of size `step` at `score`, relative to its update for the largest error.
+    This is the bias update sensitivity of the paper: a model fits all scores but those of a few
+    examples, whose score is `score` and whose label is `score + step`, and can only change a bias.
+    The new bias is `(high - low) * bust` times the share of these examples, if it is small. The
+    other scores are spread evenly over the interval, or are `observed`, whose mean slope takes the
+    place of the mean slope on the interval: `(h(score + step) - h(score)) / ((high - low) *
+    mean(h'(observed)))`. Errors at many scores: `best_bias`.
 
     Args:
         link: The link `h`.
         score: Start of the step.
         step: The size of the step, of either sign.
         interval: The lowest and the highest possible score.
+        observed: Scores, such as training labels, in any shape; NaN is padding.
 
     Returns:
         The share, with the sign of `step`.
 
     Raises:
-        ValueError: If `interval` is not increasing, or `h` is constant on it.
+        ValueError: If `interval` is not increasing, or `h` is constant on it or at `observed`.
 
     Example:
         >>> round(links.bust(links.Sigmoid(shift=4.0), score=3.0, step=0.5, interval=(-5, 5)), 4)
         0.1486
+        >>> low = np.random.default_rng(0).normal(-2.0, 1.0, 1000)  # few scores are as high as 3
+        >>> high = links.Sigmoid(shift=4.0)
+        >>> round(links.bust(high, score=3.0, step=0.5, interval=(-5, 5), observed=low), 4)
+        2.9249
     """
     rise = _apply(link, score + step) - _apply(link, score)
-    return float(rise / _range(link, interval))
+    return float(rise / _total(link, interval, observed))
 
 
-def blust(link: Link, score: float, interval: tuple[float, float]) -> float:
+def blust(link: Link, score: float, interval: Interval, observed: ArrayLike | None = None) -> float:
     """Computes `h'(score) / (h(high) - h(low))`, the limit of `bust` divided by the step size.
 
     Args:
         link: The link `h`.
         score: The score.
         interval: The lowest and the highest possible score.
+        observed: As in `bust`.
 
     Returns:
-        The relative slope: its mean over the interval is 1 divided by the length of the interval.
+        The relative slope: its mean over the interval, or over `observed`, is 1 divided by the
+        length of the interval.
 
     Raises:
-        ValueError: If `interval` is not increasing, or `h` is constant on it.
+        ValueError: If `interval` is not increasing, or `h` is constant on it or at `observed`.
 
     Example:
         >>> links.blust(links.Identity(), score=2.0, interval=(-5, 5))
         0.1
     """
-    return float(_apply(link.slope, score) / _range(link, interval))
+    return float(_apply(link.slope, score) / _total(link, interval, observed))
 
 
-def llust(link: Link, score: float, interval: tuple[float, float]) -> float:
+def llust(link: Link, score: float, interval: Interval, observed: ArrayLike | None = None) -> float:
     """Computes `score**2 * h'(score)`, relative to its integral over the interval.
 
     This is the counterpart of `blust` for a linear model `z = u * score`, in which an error in `u`
@@ -97,19 +114,21 @@ def llust(link: Link, score: float, interval: tuple[float, float]) -> float:
         link: The link `h`.
         score: The score.
         interval: The lowest and the highest possible score.
+        observed: As in `bust`.
 
     Returns:
-        The relative sensitivity, whose integral over the interval is 1.
+        The relative sensitivity: its mean over the interval, or over `observed`, is 1 divided by
+        the length of the interval.
 
     Raises:
-        ValueError: If `interval` is not increasing, or `h` is constant on it.
+        ValueError: If `interval` is not increasing, or `h` is constant on it or at `observed`.
 
     Example:
         >>> round(links.llust(links.Identity(), score=2.0, interval=(-5, 5)), 3)
         0.048
     """
-    _range(link, interval)
-    return float(score**2 * _apply(link.slope, score) / _second_moment(link, interval))
+    moment = score**2 * _apply(link.slope, score)
+    return float(moment / _total(link, interval, observed, in_square=True))
 
 
 def class_sensitivity(
@@ -137,7 +156,11 @@ def class_sensitivity(
 
 
 def sensitivity_table(
-    link: Link, scores: Sequence[float], interval: tuple[float, float], step: float = 1.0
+    link: Link,
+    scores: Sequence[float],
+    interval: Interval,
+    step: float = 1.0,
+    observed: ArrayLike | None = None,
 ) -> list[Sensitivity]:
     """Computes all sensitivities of a link at some scores.
 
@@ -146,12 +169,13 @@ def sensitivity_table(
         scores: The scores.
         interval: The lowest and the highest possible score.
         step: The size of the step of `bust`.
+        observed: As in `bust`.
 
     Returns:
         A row for each score.
 
     Raises:
-        ValueError: If `interval` is not increasing, or `h` is constant on it.
+        ValueError: If `interval` is not increasing, or `h` is constant on it or at `observed`.
 
     Example:
         >>> for row in links.sensitivity_table(links.Sinh(), [0.0, 4.0], interval=(-5, 5)):
@@ -164,9 +188,9 @@ def sensitivity_table(
             score=float(score),
             link=float(_apply(link, score)),
             slope=float(_apply(link.slope, score)),
-            bust=bust(link, score, step, interval),
-            blust=blust(link, score, interval),
-            llust=llust(link, score, interval),
+            bust=bust(link, score, step, interval, observed),
+            blust=blust(link, score, interval, observed),
+            llust=llust(link, score, interval, observed),
         )
         for score in scores
     ]
@@ -204,28 +228,76 @@ def constant_predictor(
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
         proposition 1.
     """
-    s = np.asarray(scores, np.float64)
-    w = np.ones(s.shape[:1]) if weights is None else np.asarray(weights, np.float64)
-    rank = 2 if isinstance(link, CompositeSoftmax) else 1
-    if s.ndim != rank or w.shape != s.shape[:1]:
-        raise refusal(
-            f"`scores` must have {rank} axes, and `weights` must be as long as the first",
-            f"scores.shape={s.shape}, weights.shape={w.shape}",
-        )
-    s, w = s[w > 0.0], w[w > 0.0]
-    if s.size == 0:
-        raise refusal("`scores` must have at least one score with positive weight", "none")
     if isinstance(link, CompositeSoftmax):
-        return _best_list(link, s, w / w.sum())
-    return np.array(_best_score(link, s, w / w.sum()))
+        return _best_list(link, *_weighted(weights, 2, scores=scores))
+    s, w = _weighted(weights, 1, scores=scores)
+    return np.array(_best_bias(link, np.zeros_like(s), s, w))
 
 
-def _best_score(link: Link, s: Array, w: Array) -> float:
-    target = np.sum(w * _apply(link, s))
-    mean, ends = np.sum(w * s), (s.min(), s.max())
+def best_bias(
+    link: Link, predicted: ArrayLike, observed: ArrayLike, weights: ArrayLike | None = None
+) -> float:
+    """Computes the bias that, added to all predictions, has the smallest mean matching loss.
+
+    It is the `b` with `mean h(predicted + b) = mean h(observed)`: where a model errs in many
+    regions, and can only change its bias, those where the link is steep decide. For small errors it
+    is the mean of the errors, weighted by the slope at each score. If the link is flat, it is the
+    nearest such `b` to the mean error.
+
+    Args:
+        link: The link of a scalar loss.
+        predicted: Predicted scores, `[size]`.
+        observed: Observed scores, `[size]`.
+        weights: The weight of each score, `[size]`; 1 if `None`.
+
+    Returns:
+        The bias.
+
+    Raises:
+        ValueError: If the shapes do not match, or there is no score with positive weight.
+
+    Example:
+        >>> observed = [-4.0, -3.0, 4.0]  # a model has two low scores too high, a high one too low
+        >>> predicted = [-3.0, -2.0, 3.0]
+        >>> for link in (links.Identity(), links.Exp()):
+        ...     print(round(links.best_bias(link, predicted, observed), 3))
+        -0.333
+        0.992
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        wide underspecification.
+    """
+    return _best_bias(link, *_weighted(weights, 1, predicted=predicted, observed=observed))
+
+
+def _weighted(weights: ArrayLike | None, rank: int, **arrays: ArrayLike) -> list[Array]:
+    """Returns the rows of positive weight of each array, and their shares of the weight."""
+    values = [np.asarray(x, np.float64) for x in arrays.values()]
+    w = np.ones(values[0].shape[:1]) if weights is None else np.asarray(weights, np.float64)
+    shapes = [x.shape for x in values]
+    if len(shapes[0]) != rank or len({*shapes}) > 1 or w.shape != shapes[0][:1]:
+        names = "`" + "` and `".join(arrays) + "`"
+        raise refusal(
+            f"{names} must have {rank} axes, and `weights` must be as long as the first",
+            ", ".join(f"{x}.shape={np.shape(y)}" for x, y in {**arrays, "weights": w}.items()),
+        )
+    kept = w > 0.0
+    if not kept.any():
+        raise refusal("`weights` must be positive for at least one score", "none")
+    return [*(x[kept] for x in values), w[kept] / w[kept].sum()]
+
+
+def _best_bias(link: Link, z: Array, s: Array, w: Array) -> float:
+    def at(bias: float) -> float:
+        return float(np.sum(w * _apply(link, z + bias)))
+
+    target, mean = np.sum(w * _apply(link, s)), np.sum(w * (s - z))
+    low, high = link.domain
+    ends = np.clip([np.min(s - z), np.max(s - z)], low - z.min(), high - z.max())
     slack = 4.0 * np.finfo(np.float64).eps * np.max(np.abs(_apply(link, s)))
-    first = _bisect(lambda c: bool(_apply(link, c) < target - slack), *ends)
-    last = _bisect(lambda c: bool(_apply(link, c) <= target + slack), *ends)
+    first = _bisect(lambda b: at(b) < target - slack, *ends)
+    last = _bisect(lambda b: at(b) <= target + slack, *ends)
     return float(np.clip(mean, min(first, last), last))
 
 
@@ -273,7 +345,7 @@ def _best_list(link: CompositeSoftmax, s: Array, w: Array) -> Array:
     return c
 
 
-def _second_moment(link: Link, interval: tuple[float, float]) -> float:
+def _second_moment(link: Link, interval: Interval) -> float:
     """Integrates `w**2 * h'(w)` by parts, to include steps of `h`."""
     low, high = interval
     ends = [low, *(k for k in sorted(link.kinks) if low < k < high), high]
@@ -287,14 +359,26 @@ def _second_moment(link: Link, interval: tuple[float, float]) -> float:
     return float(edge[1] - edge[0] - 2.0 * integral)
 
 
-def _range(link: Link, interval: tuple[float, float]) -> float:
+def _total(
+    link: Link, interval: Interval, observed: ArrayLike | None, in_square: bool = False
+) -> float:
+    """Integrates `h'`, or `w**2 * h'(w)`, over the interval, or over its length by a sample."""
     low, high = interval
     if not low < high:
         raise refusal("`interval` must be increasing", interval=interval)
-    rise = float(_apply(link, high) - _apply(link, low))
-    if not rise > 0.0:
-        raise refusal(f"`link` must rise on the interval {interval}", link=link)
-    return rise
+    if observed is None:
+        rise = float(_apply(link, high) - _apply(link, low))
+        total, place = rise, f"on the interval {interval}"
+        if in_square and rise > 0.0:
+            total = _second_moment(link, interval)
+    else:
+        w = np.asarray(observed, np.float64)
+        w = w[~np.isnan(w)]
+        slopes = _apply(link.slope, w) * (w**2 if in_square else 1.0)
+        total, place = (high - low) * float(np.sum(slopes)) / max(w.size, 1), "at `observed`"
+    if not total > 0.0:
+        raise refusal(f"`link` must rise {place}", link=link)
+    return total
 
 
 def _apply(f: Callable[..., Tensor], *args: ArrayLike) -> Array:
