@@ -182,6 +182,36 @@ def test_squares_with_a_label_map_are_no_candidate() -> None:
     assert isinstance(choice.loss, losses.MatchingLoss)
 
 
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), (1e-3, 2.0)])
+def test_a_loss_with_a_cap_tells_nothing_above_it_apart(a: float, b: float) -> None:
+    seconds, cap = 60.0 * np.random.default_rng(0).weibull(0.6, (200, 10)), 300.0
+    both: dict[str, Any] = {"scores": a * seconds + b, "cap": a * cap + b, "dtype": "float64"}
+    both["reduction"] = "none"
+    squares = losses.design(**both).loss
+    link = losses.design(**both, label_map=links.labels.affine(1.0, 0.0)).loss
+    idle = a * np.array([[300.0], [320.0], [5000.0]]) + b
+    assert {type(squares), type(link)} == {losses.MeanSquaredLoss, losses.MatchingLoss}
+    assert len({*squares(idle, np.zeros([3, 1])).numpy()}) == 1
+    np.testing.assert_allclose(link(idle, idle[::-1]), 0.0, atol=1e-12)
+    assert np.all(link(idle, np.full([3, 1], a * 250.0 + b)) > 0.0)
+    same = losses.design(**both | {"scores": np.minimum(both["scores"], both["cap"])}).loss
+    assert squares.lower == pytest.approx(same.lower, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scores": range(100), "cap": 80.0}, "`cap` must be above the beginning of the region"),
+        ({"scores": range(100), "cap": 95.0, "at": 95.0}, "must be above the beginning"),
+        ({"cap": 95.0}, "`cap` requires 'high_score', `scores`"),
+        ({"scores": range(100), "cap": 95.0, "ranking": True}, "ranking=False. Received: cap=95"),
+    ],
+)
+def test_a_cap_without_use_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        losses.design(**arguments)
+
+
 @pytest.mark.parametrize(
     ("scores", "share", "message"),
     [

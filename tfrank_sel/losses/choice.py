@@ -90,6 +90,7 @@ def design(
     *,
     scores: ArrayLike | None = None,
     share: float = 0.1,
+    cap: float | None = None,
     **kwargs: Any,
 ) -> Design:
     """Chooses a loss that is most sensitive where errors matter most.
@@ -119,6 +120,9 @@ def design(
             is most sensitive to low norms.
         scores: Labels of training lists, `[lists, items]` or `[items]`; NaN is padding.
         share: Share of the items in the region, in (0, 0.5).
+        cap: The score that counts as all higher ones, such as the dwell time from which a user is
+            idle: no candidate tells labels above it apart, and matching losses no predictions. For
+            high scores, with `scores`, and without `ranking`.
         **kwargs: Further arguments of the loss, such as `label_map` and `reduction`.
 
     Returns:
@@ -153,6 +157,8 @@ def design(
     if ranking and sensitivity == "low_norm":
         reason = "must be False for 'low_norm': the probabilities of a softmax favour the ends"
         raise refusal(f"`ranking` {reason}", ranking=ranking)
+    if cap is not None and (scores is None or ranking or sensitivity != "high_score"):
+        raise refusal("`cap` requires 'high_score', `scores`, and ranking=False", cap=cap)
     if scores is None:
         at, width = 0.0 if at is None else at, 3.0 if width is None else width
         recipe = (_RANKING if ranking else _ALONE)[sensitivity]
@@ -160,9 +166,15 @@ def design(
         recipe = recipe._replace(why=f"{assumed} {recipe.why}")
         return _made(recipe, at, width, sensitivity, (at - width, at, at + width), share, kwargs)
     lists = _lists(scores, share)
+    if cap is not None:
+        if not (_bounds(lists, share)[1] if at is None else at) < cap:
+            raise refusal("`cap` must be above the beginning of the region", cap=cap)
+        # below the cap, where the slope is that of the region
+        lists = np.minimum(lists, cap - 1e-9 * np.nanstd(lists))
     first = None
     tried = list(_tried(lists, sensitivity, at, width, share))
-    for recipe in _recipes(lists, sensitivity, ranking, tried[0][0], share, kwargs):
+    end = np.inf if cap is None else cap
+    for recipe in _recipes(lists, sensitivity, ranking, tried[0][0], end, share, kwargs):
         for place, reach in tried:
             candidate = _made(recipe, place, reach, sensitivity, lists, share, kwargs)
             if candidate.verdict.status != "invalid":
@@ -212,6 +224,7 @@ def _recipes(
     sensitivity: Wanted,
     ranking: bool,
     at: float,
+    cap: float,
     share: float,
     kwargs: dict[str, Any],
 ) -> Iterator["_Recipe"]:
@@ -225,7 +238,9 @@ def _recipes(
     else:
         side = 1.0 if sensitivity == "high_score" else -1.0
         clips = _clips(side * lists, side * at, share)
-        errors, is_level = held_out_errors(clips, Clip(side * at), side * lists[~np.isnan(lists)])
+        clips = [*dict.fromkeys(x._replace(upper=min(x.upper, cap)) for x in clips)]
+        region = Clip(side * at, cap)
+        errors, is_level = held_out_errors(clips, region, side * lists[~np.isnan(lists)])
         squares = [not x.of_predictions for x in clips]
         is_level &= errors <= EXCESS * errors[squares.index(True)]
         clips = clips if side > 0.0 else [x.mirrored() for x in clips]
