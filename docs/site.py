@@ -148,7 +148,7 @@ def figures() -> Iterator[str]:
         drawn = figure.draw()
         drawn.savefig(PAGES / "figures" / f"{name}.png", dpi=200)
         drawn.savefig(PAGES / "figures" / f"{name}_small.png", dpi=80)
-        of = f"Figure {name} of [Selective Matching Losses](https://arxiv.org/abs/2506.04446)"
+        of = f"Figure {name}, after [Selective Matching Losses](https://arxiv.org/abs/2506.04446)"
         command = f"python examples/figures --output figures --only {name}"
         text = f"{figure.caption}\n\n{of}."
         write_figure(name, figure.title, text, f"{name}.png", command, figure.draw)

@@ -183,6 +183,21 @@ def test_contrastive_loss_sees_only_differences() -> None:
     np.testing.assert_allclose(np.sum(gradient(loss, s, z), axis=1), 0.0, atol=1e-14)
 
 
+def test_weights_give_each_label_a_link_of_its_own() -> None:
+    random = np.random.default_rng(0)
+    s, z = random.normal(3.0, 2.0, [20, 6]), random.normal(3.0, 2.0, [20, 6])
+    s[:, 4:] = np.nan
+    low, high = (
+        losses.MatchingLoss(x, reduction="none") for x in (links.Identity(), links.Exp(scale=0.5))
+    )
+    is_high = np.where(s >= 3.0, 1.0, 0.0)
+    both = high(s, z, is_high) + low(s, z, 1.0 - is_high)
+    s, z = s[:, :4], z[:, :4]
+    exp = 2.0 * (np.exp(0.5 * z) - np.exp(0.5 * s)) - (z - s) * np.exp(0.5 * s)
+    expected = np.where(s >= 3.0, exp, 0.5 * (z - s) ** 2).mean(axis=1)
+    np.testing.assert_allclose(both, expected, rtol=1e-6)
+
+
 def test_fenchel_young_loss_of_a_sigmoid_is_the_logistic_loss() -> None:
     y, z = np.array([[0.0, 1.0, 0.3]]), np.array([[2.0, 30.0, -4.0]])
     entropy = 0.3 * math.log(0.3) + 0.7 * math.log(0.7)
