@@ -144,7 +144,7 @@ def test_reductions_and_weights_of_sequences() -> None:
 
 def encoder(items: Any) -> Any:
     inputs = keras.Input([4], dtype="int32")
-    return keras.Model(inputs, keras.layers.GRU(SIZE, return_sequences=True)(items(inputs)))
+    return keras.Model(inputs, keras.layers.Dense(SIZE, "tanh")(items(inputs)))
 
 
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(1.0), losses.SoftmaxLoss()])
@@ -160,8 +160,8 @@ def test_fit_learns_the_next_item(loss: Any, policy: str, tmp_path: pathlib.Path
     try:
         items = keras.layers.Embedding(NUM_ITEMS, SIZE, mask_zero=True)
         model = encoder(items)
-        model.compile(keras.optimizers.Adam(0.03), losses.CatalogueLoss(loss, items))
-        history = model.fit(x[:, :4], x[:, 1:], batch_size=64, epochs=60, verbose=0)
+        model.compile(keras.optimizers.Adam(0.1), losses.CatalogueLoss(loss, items))
+        history = model.fit(x[:, :4], x[:, 1:], batch_size=64, epochs=15, verbose=0)
     finally:
         keras.config.set_dtype_policy("float32")
     assert history.history["loss"][-1] < history.history["loss"][0]

@@ -69,7 +69,7 @@ def test_learns_a_cycle_and_is_saved(
         losses.CatalogueLoss(loss, encoder.items),
         jit_compile=policy == "float32",
     )
-    encoder.fit(inputs, targets, batch_size=64, epochs=25, verbose=0)
+    encoder.fit(inputs, targets, batch_size=64, epochs=15, verbose=0)
     best, _ = encoder.best(inputs, 1)
     assert np.mean(best[:, 0] == targets[:, -1]) > 0.9
     assert (encoder.input_items is encoder.items) == tied
