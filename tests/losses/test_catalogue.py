@@ -91,6 +91,23 @@ def test_equals_the_loss_on_all_logits(
     np.testing.assert_allclose(of_vectors, expected[2], atol=1e-5 * np.abs(expected[2]).max())
 
 
+def test_few_states_are_not_padded_to_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, of_classes = [], losses.SoftmaxLoss.of_classes
+
+    def counted(self: Any, classes: tf.Tensor, scores: tf.Tensor) -> Any:
+        counts.append(scores.shape[0])
+        return of_classes(self, classes, scores)
+
+    monkeypatch.setattr(losses.SoftmaxLoss, "of_classes", counted)
+    for blocks, size in ((100, 5), (3, 3)):
+        ours = losses.CatalogueLoss(
+            losses.SoftmaxLoss(), embedding(), logits_at_once=blocks * NUM_ITEMS
+        )
+        ours(np.arange(5), states(5))
+        assert set(counts) == {size}
+        counts.clear()
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda x: x.name)
 def test_several_items_of_a_state_are_labels_of_one_list(loss: losses.ListwiseLoss) -> None:
     items, p = embedding(), states(4)

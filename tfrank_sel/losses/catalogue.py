@@ -183,8 +183,10 @@ def _by_rows(
     The gradient of one block of states is taken before the next block starts: a plain loop would
     keep the logits of all blocks for its gradient.
     """
-    count = tf.shape(states)[0]
+    count = states.shape[0] or tf.shape(states)[0]
     blocks = -(-count // rows)
+    if isinstance(blocks, int):  # XLA needs sizes of blocks that it knows
+        rows = -(-count // blocks)  # few states are not padded to a full block
     missing = [[0, blocks * rows - count], [0, 0]]
     padded = tf.pad(indices, missing, constant_values=-1)
     of_block = tf.reshape(padded, tf.stack([blocks, rows, tf.shape(indices)[1]]))
