@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 
 import pytest
@@ -66,7 +67,58 @@ RIGHT = [
     "tfrank-sel-pipelines --help",
 ]
 
+RANK = 'tfrank-sel-serving rank --items [{"price":2.5},{"price":3}] --address 127.0.0.1:'
 MODELS = [("", "losses"), ("", "Ranker"), (".models", "Scorer"), (".data", "batches")]
+
+
+@contextlib.contextmanager
+def served() -> Iterator[int]:
+    """The port of a server of a model of prices, which ranks the items of a list as they come."""
+    import grpc
+    import numpy as np
+
+    from tfrank_sel.serving import protos
+    from tfrank_sel.serving.engine import tensor_protos
+
+    def described(request: Any, _: Any) -> Any:
+        signatures, answer = protos.Signatures(), protos.MetadataResponse()
+        price = signatures.signature_def["predict"].inputs["price"]
+        price.dtype = protos.DataType.DT_FLOAT
+        for _ in range(2):
+            price.tensor_shape.dim.add(size=-1)
+        answer.metadata["signature_def"].value = signatures.SerializeToString()
+        return answer
+
+    def predicted(request: Any, _: Any) -> Any:
+        answer = protos.PredictResponse()
+        names, size = [b"a", b"b"], tensor_protos.to_array("k", request.inputs["k"])
+        values = {
+            "mask": np.ones([1, 2], np.bool_),
+            "ranks": np.array([[1, *size]], np.int32),
+            "doc_ids": np.array([names], np.object_),
+            "scores": np.array([[0.5, 0.25]], np.float32),
+        }
+        for name, array in values.items():
+            tensor_protos.to_proto(array, answer.outputs[name])
+        return answer
+
+    asked = {
+        "GetModelMetadata": (described, protos.MetadataRequest),
+        "Predict": (predicted, protos.PredictRequest),
+    }
+    handlers = {
+        name: grpc.unary_unary_rpc_method_handler(
+            answer, kind.FromString, lambda x: x.SerializeToString()
+        )
+        for name, (answer, kind) in asked.items()
+    }
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    service = "tensorflow.serving.PredictionService"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield port
+    server.stop(None)
 
 
 def factorised() -> list[int]:
@@ -98,6 +150,8 @@ def probe() -> None:
     sys.meta_path.insert(0, Without())
     prepared()
     told = {command: ran(command) for command in RIGHT}
+    with served() as port:
+        told[RANK] = ran(f"{RANK}{port}")
     shape = factorised()
     imported = sorted(sys.modules.keys() & {"keras", "tensorflow"})
     wrong = ran("tfrank-sel-metrics evaluate --qrels qrels.txt --run run.txt")
@@ -120,6 +174,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_commands_and_the_factorisation_import_no_tensorflow(results: Any) -> None:
     told, shape, imported, *_ = results
     assert {command: text for command, (status, text) in told.items() if status} == {}
+    assert [row.split()[1::2] for row in told[RANK][1].splitlines() if "0." in row] == [
+        ["1", "a", "0.5"],
+        ["2", "b", "0.25"],
+    ]
     assert shape == [2, 3]
     assert imported == []
 

@@ -58,6 +58,20 @@ def imports(
     return attribute
 
 
+class Module:
+    """A module that is imported at its first use, for files of which only a part needs it.
+
+    Args:
+        name: Its full name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
 T = TypeVar("T")
 
 _waiting: list[Any] = []  # symbols that were defined before Keras was imported

@@ -7,14 +7,22 @@ descriptor, so neither this package nor a server needs the protos of tensorflow-
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
-from tfrank_sel.data import parsing
-from tfrank_sel.data.parsing import split as split
+from tfrank_sel import lazy
+from tfrank_sel.data import writing
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.data.writing import field
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfrank_sel.data import parsing
+else:
+    tf, parsing = lazy.Module("tensorflow"), lazy.Module("tfrank_sel.data.parsing")
+
+__getattr__ = lazy.imports("tfrank_sel.data", (), {"split": "parsing"})
 
 
 def serialize(
@@ -48,26 +56,18 @@ def serialize(
         [[1.0, 0.0]]
     """
     features = spec.checked(features, labels, doc_ids)
-    context = tf.train.Example()
-    context.features.feature[spec.query_id].bytes_list.value.append(query_id)
-    parts = []
-    for item in range(len(features)):
-        example = tf.train.Example()
-        parts_of_item = example.features.feature
-        # A Python list: protobuf extends from a NumPy array ten times more slowly.
-        parts_of_item[spec.features].float_list.value.extend(features[item].tolist())
-        if labels is not None:
-            parts_of_item[spec.label].float_list.value.append(float(labels[item]))
-        if doc_ids is not None:
-            parts_of_item[spec.doc_id].bytes_list.value.append(doc_ids[item])
-        parts.append(field(1, example.SerializeToString(deterministic=True)))
-    parts.append(field(2, context.SerializeToString(deterministic=True)))
-    return b"".join(parts)
+    parts: dict[str, Any] = {spec.features: features.tolist()}
+    if labels is not None:
+        parts[spec.label] = map(float, labels)
+    if doc_ids is not None:
+        parts[spec.doc_id] = doc_ids
+    items = [dict(zip(parts, item, strict=True)) for item in zip(*parts.values(), strict=True)]
+    return writing.elwc(items, {spec.query_id: query_id})
 
 
 def parse(
-    serialized: tf.Tensor, spec: FeatureSpec, *, list_size: int | tf.Tensor | None = None
-) -> dict[str, tf.Tensor]:
+    serialized: "tf.Tensor", spec: FeatureSpec, *, list_size: "int | tf.Tensor | None" = None
+) -> "dict[str, tf.Tensor]":
     """Reads a batch of serialized `ExampleListWithContext` into dense tensors.
 
     Runs eagerly, in a `tf.function` and in `tf.data`, using only operations of stock TensorFlow.

@@ -15,12 +15,17 @@ from collections.abc import Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
+from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
 from tfrank_sel.features import REFUSE, Vector
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = lazy.Module("tensorflow")
 
 _NO_IDENTIFIER = re.compile(rb"[^A-Za-z0-9_]|^[0-9_]|U(?=_[0-9A-F]{2})")
 _ESCAPED_OR_CAPITAL = re.compile(r"U_[0-9A-F]{2}|[A-Z]")
@@ -185,7 +190,7 @@ class ListFeatures(Checked):
         if self.label is not None and self.label not in fixed:
             raise refusal(f"`label` must be one of {fixed}", repr(self.label))
 
-    def padding_value(self, name: str) -> tf.Tensor:
+    def padding_value(self, name: str) -> "tf.Tensor":
         """Returns the padding value of a `FixedLenFeature` of an item."""
         feature = self.items[name]
         value = self.padding.get(name, feature.default_value)
@@ -354,7 +359,7 @@ def _messages() -> Any:
     return schema_pb2
 
 
-def _types() -> dict[tf.DType, int]:
+def _types() -> "dict[tf.DType, int]":
     messages = _messages()
     return {tf.float32: messages.FLOAT, tf.int64: messages.INT, tf.string: messages.BYTES}
 
@@ -383,14 +388,14 @@ def _describe(field: Any, tensor: Any, kind: Any) -> None:
     tensor.ragged_tensor.row_partition_dtype = tensor.RowPartitionDType.Value(splits)
 
 
-def _shape(shape: tf.TensorShape) -> Any:
+def _shape(shape: "tf.TensorShape") -> Any:
     made = _messages().FixedShape()
     for size in shape.as_list():
         made.dim.add(size=size)
     return made
 
 
-def _set_default(tensor: Any, name: str, dtype: tf.DType, value: Any) -> None:
+def _set_default(tensor: Any, name: str, dtype: "tf.DType", value: Any) -> None:
     value, *others = tf.reshape(tf.convert_to_tensor(value, dtype), [-1]).numpy().tolist()
     if any(str(other) != str(value) for other in others):
         raise refusal(f"{name!r} must have one value everywhere in a schema", [value, *others])

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
+from tfrank_sel import lazy
 from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.spec import ListFeatures, input_names
 from tfrank_sel.features import (
@@ -22,12 +22,17 @@ from tfrank_sel.features import (
     spans,
 )
 
-# stored for a missing value
-MISSING = {tf.float32: float("nan"), tf.int64: MISSING_INTEGER, tf.string: ""}
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = lazy.Module("tensorflow")
+
+# stored for a missing value, by the name of the type
+MISSING = {"float32": float("nan"), "int64": MISSING_INTEGER, "string": ""}
 _MASK, _SIZE = "\0mask", "\0size"  # features may be named `mask` and `size`
 
 
-def dtype(feature: Feature) -> tf.DType:
+def dtype(feature: Feature) -> "tf.DType":
     """Returns the type of the values of a feature: float32, int64 or string."""
     if isinstance(feature, Timestamp):
         return tf.int64
@@ -53,7 +58,7 @@ def list_features(features: Mapping[str, Feature], doc_id: str | None = None) ->
     return ListFeatures(items, context, mask=_MASK, size=_SIZE)
 
 
-def structure(features: Mapping[str, Feature]) -> dict[str, tf.TensorSpec]:
+def structure(features: Mapping[str, Feature]) -> "dict[str, tf.TensorSpec]":
     """Returns the shape and type of each feature of a batch, as `padded` gives it: of the query
     `[batch_size, ...]`, of items `[batch_size, list_size, ...]`; and its `input_name`."""
     specs, names = {}, input_names(features)
@@ -65,7 +70,7 @@ def structure(features: Mapping[str, Feature]) -> dict[str, tf.TensorSpec]:
     return specs
 
 
-def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
+def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> "dict[str, tf.Tensor]":
     """Returns features parsed by `list_features`, with padded sets.
 
     Args:
@@ -77,14 +82,14 @@ def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[s
         value = parsed[name]
         if isinstance(feature, Set):
             shape = [None] * (value.shape.rank - 1) + [feature.max_values]
-            value = value.to_tensor(MISSING[value.dtype], shape=shape)
+            value = value.to_tensor(MISSING[value.dtype.name], shape=shape)
         by_name[name] = value
     return by_name
 
 
 def matrices(
-    values: Mapping[str, tf.Tensor], features: Mapping[str, Feature]
-) -> dict[str, tf.Tensor]:
+    values: "Mapping[str, tf.Tensor]", features: Mapping[str, Feature]
+) -> "dict[str, tf.Tensor]":
     """Returns a batch as inputs of `tfrank_sel.models.Preparation`, without the mask.
 
     Args:
@@ -127,7 +132,9 @@ def matrices(
     return {**batch, "texts": tf.concat(texts, axis=-1)} if texts else batch
 
 
-def named(batch: Mapping[str, tf.Tensor], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
+def named(
+    batch: "Mapping[str, tf.Tensor]", features: Mapping[str, Feature]
+) -> "dict[str, tf.Tensor]":
     """Returns a batch of `matrices` as named features; the inverse of `matrices`.
 
     Args:
@@ -193,7 +200,7 @@ def text(item_list: ItemList, features: Mapping[str, Feature]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def _of_numbers(value: tf.Tensor, feature: Feature) -> tf.Tensor:
+def _of_numbers(value: "tf.Tensor", feature: Feature) -> "tf.Tensor":
     if isinstance(feature, Timestamp):
         is_missing = tf.math.is_nan(value)
         day, second = tf.unstack(tf.cast(tf.where(is_missing, 0.0, value), tf.int64), axis=-1)
@@ -201,7 +208,7 @@ def _of_numbers(value: tf.Tensor, feature: Feature) -> tf.Tensor:
     return value if isinstance(feature, Vector) else value[..., 0]
 
 
-def _of_texts(value: tf.Tensor, feature: Feature) -> tf.Tensor:
+def _of_texts(value: "tf.Tensor", feature: Feature) -> "tf.Tensor":
     if dtype(feature) == tf.int64:
         integers = tf.strings.to_number(tf.where(value == "", "0", value), tf.int64)
         value = tf.where(value == "", MISSING_INTEGER, integers)
@@ -215,11 +222,11 @@ def _kind(feature: Feature) -> Any:
     shape = [feature.size] if isinstance(feature, Vector) else []
     if not feature.may_be_missing:
         return tf.io.FixedLenFeature(shape, kind)
-    missing = MISSING[kind]
+    missing = MISSING[kind.name]
     return tf.io.FixedLenFeature(shape, kind, [missing] * shape[0] if shape else missing)
 
 
-def _checked(name: str, feature: Feature, value: tf.Tensor) -> tf.Tensor:
+def _checked(name: str, feature: Feature, value: "tf.Tensor") -> "tf.Tensor":
     if not feature.may_be_missing:
         return tf.debugging.check_numerics(value, f"`{name}` must be finite")
     # NaN is a missing value
@@ -240,7 +247,7 @@ def _number(row: np.ndarray, feature: Feature) -> Any:
 
 def _text(row: list[str], feature: Feature) -> Any:
     present: list[Any] = [text for text in row if text]
-    if dtype(feature) == tf.int64:
+    if getattr(feature, "dtype", None) == "int64":
         present = [int(text) for text in present]
     if isinstance(feature, Set):
         return present

@@ -5,16 +5,21 @@ All four writers take one list as a dict: for each feature of an item one value 
 bytes, or nested sequences of these; None or an empty sequence means a missing feature.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
+from tfrank_sel import lazy
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.refusals import received, refusal
 
-Features = dict[str, tf.train.Feature]
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = lazy.Module("tensorflow")
+
+Features = Mapping[str, Any]  # a value, or those in nested sequences, by name
 
 
 def serialize_elwc(values: Mapping[str, Any], features: ListFeatures) -> bytes:
@@ -41,8 +46,7 @@ def serialize_elwc(values: Mapping[str, Any], features: ListFeatures) -> bytes:
         [[2.5, 0.0]]
     """
     context, items = _examples(values, features)
-    parts = [field(1, _serialized(item)) for item in items]
-    return b"".join([*parts, field(2, _serialized(context))])
+    return elwc(items, context)
 
 
 def serialize_example_in_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:
@@ -61,10 +65,10 @@ def serialize_example_in_example(values: Mapping[str, Any], features: ListFeatur
     """
     context, items = _examples(values, features)
     inner = {
-        "serialized_context": [_serialized(context)],
-        "serialized_examples": [_serialized(item) for item in items],
+        "serialized_context": example(context),
+        "serialized_examples": [*map(example, items)],
     }
-    return _serialized({name: _feature(x, tf.string) for name, x in inner.items()})
+    return example(inner)
 
 
 def serialize_sequence_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:
@@ -82,11 +86,11 @@ def serialize_sequence_example(values: Mapping[str, Any], features: ListFeatures
         TypeError: As `serialize_elwc` does.
     """
     context, items = _examples(values, features)
-    made = tf.train.SequenceExample(context=tf.train.Features(feature=context))
-    for name in features.items:
-        column = [item.get(name, tf.train.Feature()) for item in items]
-        made.feature_lists.feature_list[name].feature.extend(column)
-    return made.SerializeToString(deterministic=True)
+    columns = [
+        _entry(name, b"".join(field(1, _feature(item[name])) for item in items))
+        for name in sorted(features.items)
+    ]
+    return field(1, _features(context)) + field(2, b"".join(columns))
 
 
 def serialize_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:
@@ -106,7 +110,37 @@ def serialize_example(values: Mapping[str, Any], features: ListFeatures) -> byte
     context, items = _examples(values, features)
     if len(items) != 1:
         raise refusal("A `tf.train.Example` must hold one item", len(items))
-    return _serialized(context | items[0])
+    return example({**context, **items[0]})
+
+
+def elwc(items: Sequence[Features], context: Features) -> bytes:
+    """Writes a `tensorflow.serving.ExampleListWithContext` of values that are checked.
+
+    Args:
+        items: The features of each item, as in `example`.
+        context: The features of the query.
+
+    Returns:
+        The bytes of the message; equal lists give equal bytes.
+    """
+    return b"".join([*(field(1, example(x)) for x in items), field(2, example(context))])
+
+
+def example(features: Features) -> bytes:
+    """Writes a `tf.train.Example` of values that are checked.
+
+    Args:
+        features: By name, a value or a sequence of one type: float, int, text or bytes. None and
+            an empty sequence mean a missing feature.
+
+    Returns:
+        The bytes of the message; equal features give equal bytes.
+
+    Example:
+        >>> example({"price": 1.5, "brand": None})
+        b'\\n\\x13\\n\\x11\\n\\x05price\\x12\\x08\\x12\\x06\\n\\x04\\x00\\x00\\xc0?'
+    """
+    return field(1, _features(features))
 
 
 def field(number: int, value: bytes) -> bytes:
@@ -140,15 +174,12 @@ def head(number: int, length: int) -> bytes:
         >>> head(1, 300)
         b'\\n\\xac\\x02'
     """
-    varint = bytearray([number << 3 | 2])
-    while length > 0x7F:
-        varint.append(length & 0x7F | 0x80)
-        length >>= 7
-    varint.append(length)
-    return bytes(varint)
+    return bytes([number << 3 | 2]) + _varint(length)
 
 
-def _examples(values: Mapping[str, Any], features: ListFeatures) -> tuple[Features, list[Features]]:
+def _examples(
+    values: Mapping[str, Any], features: ListFeatures
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The features of the query and of each item."""
     names = [*features.items, *features.context]
     if unknown := [name for name in values if name not in names]:
@@ -166,44 +197,59 @@ def _examples(values: Mapping[str, Any], features: ListFeatures) -> tuple[Featur
         {name: _checked(name, columns[name][i], f) for name, f in features.items.items()}
         for i in range(size)
     ]
-    return _present(context), [_present(item) for item in items]
+    return context, items
 
 
-def _checked(name: str, value: Any, feature: Any) -> tf.train.Feature:
+def _checked(name: str, value: Any, feature: Any) -> list[Any]:
+    """The values in nested sequences, in order, of the type of the feature."""
     is_own = getattr(feature, "value_key", None) in (None, name)
     if getattr(feature, "partitions", ()) or not is_own:
         raise refusal(f"{name!r} must be stored whole, under its name", feature)
+    is_text = feature.dtype == tf.string
+    array = np.asarray([] if value is None else value, object if is_text else None)
     try:
-        stored = _feature(value, feature.dtype)
+        if not is_text and array.size:
+            array = array.astype(feature.dtype.as_numpy_dtype, casting="same_kind")
+        stored = array.ravel().tolist()
+        if is_text and not all(isinstance(x, str | bytes) for x in stored):
+            raise TypeError
     except TypeError as error:
         reason = received(f"{name!r} must be of {feature.dtype.name}", repr(value))
         raise TypeError(reason) from error
     if isinstance(feature, tf.io.FixedLenFeature):
-        size = 0 if value is None else np.size(np.asarray(value, object))
         count = tf.TensorShape(feature.shape).num_elements()
-        if size != count and (size or feature.default_value is None):
+        if len(stored) != count and (stored or feature.default_value is None):
             raise refusal(f"{name!r} must have {count} values", repr(value))
     return stored
 
 
-def _feature(value: Any, dtype: tf.DType) -> tf.train.Feature:
-    """A feature of the values in nested sequences, in order; without a kind if there are none."""
-    array = np.asarray([] if value is None else value, object if dtype == tf.string else None)
-    if not array.size:
-        return tf.train.Feature()
-    if dtype == tf.string:
-        octets = [x.encode() if isinstance(x, str) else x for x in array.ravel()]
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=octets))
-    numbers = array.astype(dtype.as_numpy_dtype, casting="same_kind").ravel().tolist()
-    if dtype == tf.float32:
-        return tf.train.Feature(float_list=tf.train.FloatList(value=numbers))
-    return tf.train.Feature(int64_list=tf.train.Int64List(value=numbers))
+def _features(features: Features) -> bytes:
+    """The message `tf.train.Features`: its map of the features that are not missing."""
+    stored = {name: _feature(features[name]) for name in sorted(features)}
+    return b"".join(_entry(name, value) for name, value in stored.items() if value)
 
 
-def _present(features: Features) -> Features:
-    return {name: feature for name, feature in features.items() if feature.WhichOneof("kind")}
+def _entry(name: str, value: bytes) -> bytes:
+    return field(1, field(1, name.encode()) + field(2, value))
 
 
-def _serialized(features: Features) -> bytes:
-    made = tf.train.Example(features=tf.train.Features(feature=features))
-    return made.SerializeToString(deterministic=True)
+def _feature(value: Any) -> bytes:
+    """The message `tf.train.Feature`; empty if there is no value."""
+    is_one = value is None or isinstance(value, str | bytes | float | int)
+    values = ([] if value is None else [value]) if is_one else value
+    if not len(values):
+        return b""
+    if isinstance(values[0], float):
+        return field(2, field(1, np.asarray(values, "<f4").tobytes()))
+    if isinstance(values[0], int):
+        return field(3, field(1, b"".join(map(_varint, values))))
+    octets = (x.encode() if isinstance(x, str) else x for x in values)
+    return field(1, b"".join(field(1, x) for x in octets))
+
+
+def _varint(value: int) -> bytes:
+    octets, rest = bytearray(), value % 2**64
+    while rest > 0x7F:
+        octets.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*octets, rest])

@@ -1,15 +1,22 @@
 """Conversion of requests to the inputs of a model, and the description of these in a manifest."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import tensorflow as tf
-
-from tfrank_sel.data import parsing, typed
+from tfrank_sel import lazy
+from tfrank_sel.data import typed
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures, input_names
 from tfrank_sel.features import Feature, of_config
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfrank_sel.data import parsing
+else:
+    tf, parsing = lazy.Module("tensorflow"), lazy.Module("tfrank_sel.data.parsing")
 
 Spec = FeatureSpec | Schema | ListFeatures | Mapping[str, Feature]
 Values = dict[str, Any]  # tensors by name of the feature
@@ -26,8 +33,8 @@ class Request(NamedTuple):
     """
 
     values: Values
-    mask: tf.Tensor
-    doc_ids: tf.Tensor
+    mask: "tf.Tensor"
+    doc_ids: "tf.Tensor"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,23 +46,28 @@ class ModelInputs:
     A missing integer is the lowest int64.
 
     Args:
-        stored: The features of an example.
         names: Name of each feature as an input of a signature.
         description: The description of the inputs for the manifest.
         doc_id: Name of an item's identifier.
         types: Type of each feature, in the order in which the model takes them; empty if the model
-            takes the features of `stored` as they are.
+            takes the features of `given` as they are.
         packed: The short form of a schema, for a model that takes its only feature as a tensor.
         mask: Name of the mask of a dense request.
+        given: The features of an example, of a model without types.
     """
 
-    stored: ListFeatures
     names: Mapping[str, str]
     description: Mapping[str, Any]
     doc_id: str
     types: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
     packed: FeatureSpec | None = None
     mask: str = "mask"
+    given: ListFeatures | None = None
+
+    @functools.cached_property
+    def stored(self) -> ListFeatures:
+        """The features of an example."""
+        return self.given or typed.list_features(self.types)
 
     @classmethod
     def of(cls, spec: Spec, doc_id: str = Columns.doc_id) -> Self:
@@ -74,13 +86,14 @@ class ModelInputs:
                 "context": {name: _description(kind) for name, kind in spec.context.items()},
                 "doc_id": doc_id,
             }
-            return cls(spec, input_names(kinds), description, doc_id, mask=spec.mask)
+            names = input_names(kinds)
+            return cls(names, description, doc_id, mask=spec.mask, given=spec)
         if isinstance(spec, FeatureSpec):
-            stored, names = typed.list_features(spec.types), {spec.features: PACKED}
-            return cls(stored, names, spec.get_config(), spec.doc_id, spec.types, spec)
+            names = {spec.features: PACKED}
+            return cls(names, spec.get_config(), spec.doc_id, spec.types, spec)
         configs = {name: feature.config() for name, feature in spec.items()}
         description = {"types": configs, "doc_id": doc_id}
-        return cls(typed.list_features(spec), input_names(spec), description, doc_id, spec)
+        return cls(input_names(spec), description, doc_id, spec)
 
     @classmethod
     def of_description(cls, description: Mapping[str, Any]) -> Self | None:
@@ -92,21 +105,21 @@ class ModelInputs:
             return cls.of(types, description["doc_id"])
         return cls.of(FeatureSpec(**description)) if "num_features" in description else None
 
-    def parse(self, examples: tf.Tensor) -> Request:
+    def parse(self, examples: "tf.Tensor") -> Request:
         """Reads serialized `ExampleListWithContext`, `[batch_size]`."""
         identifier = tf.io.FixedLenFeature([], tf.string, "")
         items = {self.doc_id: identifier, **self.stored.items}
         parsed = parsing.parse_elwc(examples, dataclasses.replace(self.stored, items=items))
         return Request(self._values(parsed), parsed[self.stored.mask], parsed[self.doc_id])
 
-    def parse_items(self, examples: tf.Tensor) -> Values:
+    def parse_items(self, examples: "tf.Tensor") -> Values:
         """Reads serialized `tf.train.Example`, `[num_items]`, each as a list of one item."""
         return self._values(parsing.parse_example(examples, self.stored))
 
     def _values(self, parsed: Mapping[str, Any]) -> Values:
         return {name: parsed[name] for name in self.names} | typed.padded(parsed, self.types)
 
-    def structure(self) -> dict[str, tf.TensorSpec] | None:
+    def structure(self) -> "dict[str, tf.TensorSpec] | None":
         """Returns the `tf.TensorSpec` of each input of a dense request; None if there is none."""
         kinds = {**self.stored.items, **self.stored.context}
         fixed = {x: kind for x, kind in kinds.items() if isinstance(kind, tf.io.FixedLenFeature)}
@@ -119,7 +132,7 @@ class ModelInputs:
             for name in kinds
         }
 
-    def size(self, values: Values) -> tf.Tensor:
+    def size(self, values: Values) -> "tf.Tensor":
         """Returns `[batch_size, list_size]` of dense values."""
         return tf.shape(values[next(iter(self.stored.items))])[:2]
 
@@ -155,7 +168,7 @@ class ModelInputs:
         return lists + tf.TensorShape(kind.shape).as_list()
 
 
-def _checked(name: str, value: tf.Tensor, shape: Sequence[int | None]) -> tf.Tensor:
+def _checked(name: str, value: "tf.Tensor", shape: Sequence[int | None]) -> "tf.Tensor":
     # A server does not check the shape of a request against the signature, so the graph does.
     value = tf.ensure_shape(value, shape)
     if value.dtype.is_floating:

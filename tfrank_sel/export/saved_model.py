@@ -6,17 +6,20 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
-from tfrank_sel import kept
+from tfrank_sel import kept, lazy
 from tfrank_sel.data import stores
 from tfrank_sel.data.writing import field
 from tfrank_sel.version import __version__
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+else:
+    keras, tf = lazy.Module("keras"), lazy.Module("tensorflow")
 
 FOLDER = "assets.extra"
 MANIFEST = f"{FOLDER}/manifest.json"
@@ -51,6 +54,8 @@ def check_servable(saved_model: str | os.PathLike[str]) -> None:
         ValueError: If the graph calls Python, has an operation that is not TensorFlow's, or
             requires compilation by XLA; the message lists all of them.
     """
+    from tensorflow.core.protobuf import saved_model_pb2
+
     message = saved_model_pb2.SavedModel()
     message.ParseFromString((Path(saved_model) / "saved_model.pb").read_bytes())
     found = {problem for graph in message.meta_graphs for problem in _problems(graph.graph_def)}

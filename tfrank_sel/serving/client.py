@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tensorflow.core.framework import types_pb2
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import elwc, requests, typed, writing
@@ -16,13 +15,14 @@ from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.refusals import received
 from tfrank_sel.serving import input_features, transports
+from tfrank_sel.serving.protos import DataType
 from tfrank_sel.serving.status import SESSION, Code, ServingError, check_session
 
 _OUTPUTS = {
-    "mask": types_pb2.DT_BOOL,
-    "ranks": types_pb2.DT_INT32,
-    "doc_ids": types_pb2.DT_STRING,
-    "scores": types_pb2.DT_FLOAT,
+    "mask": DataType.DT_BOOL,
+    "ranks": DataType.DT_INT32,
+    "doc_ids": DataType.DT_STRING,
+    "scores": DataType.DT_FLOAT,
 }
 
 
@@ -175,9 +175,10 @@ class Ranker(Checked):
             expected = f"takes packed features, an array of shape {shape}"
             raise self._refused(received(expected, "named features"))
         one = requests.item_list(items, types, query=query, doc_ids=doc_ids, doc_id=doc_id)
-        values = {doc_id: one.doc_ids, **typed.values(one, types)}
-        kinds = typed.list_features(types, doc_id)
-        return writing.serialize_elwc(values, kinds), len(one.doc_ids)
+        size, values = len(one.doc_ids), {doc_id: one.doc_ids, **typed.values(one, types)}
+        context = {x: values.pop(x) for x, kind in types.items() if kind.of == "query"}
+        rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+        return writing.elwc(rows, context), size
 
     def _refused(self, reason: str) -> ServingError:
         message = f"Model {self._transport.model_name} {reason}"

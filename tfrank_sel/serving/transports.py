@@ -11,14 +11,9 @@ import grpc
 import numpy as np
 import urllib3
 from google.protobuf import json_format
-from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    predict_pb2,
-    prediction_service_pb2_grpc,
-)
 
 from tfrank_sel.refusals import received
+from tfrank_sel.serving import protos
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import Code, ServingError
@@ -80,7 +75,7 @@ class Transport(abc.ABC):
         """
 
     @abc.abstractmethod
-    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
+    def signature(self, name: str) -> Any:
         """Returns the declaration of a signature; empty if there is none.
 
         Raises:
@@ -114,7 +109,6 @@ class Grpc(Transport):
         else:
             credentials = grpc.ssl_channel_credentials(authority)
             self._channel = grpc.secure_channel(address, credentials, options=options)
-        self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
 
     def predict(
         self,
@@ -123,28 +117,32 @@ class Grpc(Transport):
         types: Mapping[str, int],
         headers: Mapping[str, str] = {},
     ) -> dict[str, np.ndarray]:
-        request = predict_pb2.PredictRequest(output_filter=types)
+        request = protos.PredictRequest(output_filter=types)
         request.model_spec.name = self.model_name
         request.model_spec.signature_name = signature
         for name, array in inputs.items():
             tensor_protos.to_proto(array, request.inputs[name])
-        outputs = self._call(self._stub.Predict, request, headers).outputs
+        outputs = self._call("Predict", request, protos.PredictResponse, headers).outputs
         return {name: tensor_protos.to_array(name, outputs[name]) for name in types}
 
-    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
-        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    def signature(self, name: str) -> Any:
+        request = protos.MetadataRequest(metadata_field=["signature_def"])
         request.model_spec.name = self.model_name
-        response = self._call(self._stub.GetModelMetadata, request)
-        signatures = get_model_metadata_pb2.SignatureDefMap()
-        response.metadata["signature_def"].Unpack(signatures)
+        response = self._call("GetModelMetadata", request, protos.MetadataResponse)
+        signatures = protos.Signatures.FromString(response.metadata["signature_def"].value)
         return signatures.signature_def[name]
 
     def close(self) -> None:
         self._channel.close()
 
-    def _call(self, method: Any, request: Any, headers: Mapping[str, str] = {}) -> Any:
+    def _call(
+        self, method: str, request: Any, answer: type[Any], headers: Mapping[str, str] = {}
+    ) -> Any:
+        ask = self._channel.unary_unary(
+            f"/{_SERVICE}/{method}", type(request).SerializeToString, answer.FromString
+        )
         try:
-            return method(request, timeout=self.timeout, metadata=[*headers.items()])
+            return ask(request, timeout=self.timeout, metadata=(*headers.items(),))
         except grpc.RpcError as error:
             raise self.error(Code(error.code().value[0]), str(error.details())) from error
 
@@ -180,12 +178,10 @@ class Rest(Transport):
         outputs = self._ask("POST", f"{self._url}:predict", body, headers)["outputs"]
         return json_reader.to_inputs({"inputs": outputs}, types)
 
-    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
+    def signature(self, name: str) -> Any:
         answer = self._ask("GET", f"{self._url}/metadata")
         signature = answer["metadata"]["signature_def"]["signature_def"].get(name, {})
-        return json_format.ParseDict(
-            signature, meta_graph_pb2.SignatureDef(), ignore_unknown_fields=True
-        )
+        return json_format.ParseDict(signature, protos.Signature(), ignore_unknown_fields=True)
 
     def close(self) -> None:
         self._pool.clear()

@@ -4,24 +4,16 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-    text_format,
-    wrappers_pb2,
-)
+from google.protobuf import text_format
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.serving import protos
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_INT64, _BOOL, _STRING = _FIELD.TYPE_INT64, _FIELD.TYPE_BOOL, _FIELD.TYPE_STRING
-_PACKAGE = "tfrank_sel.serving"
+_INT64, _BOOL, _STRING = protos.FIELD.TYPE_INT64, protos.FIELD.TYPE_BOOL, protos.FIELD.TYPE_STRING
 
-# Messages whose protos are in no package: name of a field -> its type; a wrapper from
-# google.protobuf, a scalar, a list of scalars, or another message of this file
+# messages whose protos are in no package
 _MESSAGES: dict[str, dict[str, Any]] = {
     "BatchingParameters": {
         "max_batch_size": "Int64Value",
@@ -45,39 +37,10 @@ _MESSAGES: dict[str, dict[str, Any]] = {
 }
 
 
-def _file() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="tfrank_sel_serving_config.proto",
-        package=_PACKAGE,
-        syntax="proto3",
-        dependency=[wrappers_pb2.DESCRIPTOR.name],
-    )
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for number, (field_name, kind) in enumerate(fields.items(), 1):
-            field = message.field.add(name=field_name, number=number, label=_FIELD.LABEL_OPTIONAL)
-            if isinstance(kind, str):
-                package = _PACKAGE if kind in _MESSAGES else "google.protobuf"
-                field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{kind}"
-            elif isinstance(kind, list):
-                [field.type] = kind
-                field.label = _FIELD.LABEL_REPEATED
-            else:
-                field.type = kind
-    return file
-
-
-_pool = descriptor_pool.Default()
-_pool.Add(_file())
-
-
-def _message(name: str) -> type:
-    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-
-BatchingParameters = _message("BatchingParameters")
-MonitoringConfig = _message("MonitoringConfig")
-SSLConfig = _message("SSLConfig")
+_classes = protos.declared("tfrank_sel_serving_config.proto", _MESSAGES)
+BatchingParameters = _classes["BatchingParameters"]
+MonitoringConfig = _classes["MonitoringConfig"]
+SSLConfig = _classes["SSLConfig"]
 
 
 def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:

@@ -2,36 +2,42 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from tensorflow.core.framework import tensor_pb2, types_pb2
 
+from tfrank_sel import lazy
+from tfrank_sel.data.writing import head
 from tfrank_sel.serving.limits import Limits, exceeded
+from tfrank_sel.serving.protos import DataType
 from tfrank_sel.serving.status import ServingError, invalid
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    from tensorflow.core.framework import tensor_pb2
+else:
+    tf = lazy.Module("tensorflow")
 
 # The field that holds the values of a type, and the type itself. TensorFlow's own conversion reads
 # these fields a hundred times slower; it is used for all other types.
 FIELDS: dict[int, tuple[str, type]] = {
-    types_pb2.DT_FLOAT: ("float_val", np.float32),
-    types_pb2.DT_DOUBLE: ("double_val", np.float64),
-    types_pb2.DT_INT8: ("int_val", np.int8),
-    types_pb2.DT_INT16: ("int_val", np.int16),
-    types_pb2.DT_INT32: ("int_val", np.int32),
-    types_pb2.DT_INT64: ("int64_val", np.int64),
-    types_pb2.DT_UINT8: ("int_val", np.uint8),
-    types_pb2.DT_UINT16: ("int_val", np.uint16),
-    types_pb2.DT_UINT32: ("uint32_val", np.uint32),
-    types_pb2.DT_UINT64: ("uint64_val", np.uint64),
-    types_pb2.DT_BOOL: ("bool_val", np.bool_),
-    types_pb2.DT_STRING: ("string_val", np.object_),
+    DataType.DT_FLOAT: ("float_val", np.float32),
+    DataType.DT_DOUBLE: ("double_val", np.float64),
+    DataType.DT_INT8: ("int_val", np.int8),
+    DataType.DT_INT16: ("int_val", np.int16),
+    DataType.DT_INT32: ("int_val", np.int32),
+    DataType.DT_INT64: ("int64_val", np.int64),
+    DataType.DT_UINT8: ("int_val", np.uint8),
+    DataType.DT_UINT16: ("int_val", np.uint16),
+    DataType.DT_UINT32: ("uint32_val", np.uint32),
+    DataType.DT_UINT64: ("uint64_val", np.uint64),
+    DataType.DT_BOOL: ("bool_val", np.bool_),
+    DataType.DT_STRING: ("string_val", np.object_),
 }
-
-
+_DATA_TYPES: dict[type, int] = {kind: dtype for dtype, (_, kind) in FIELDS.items()}
 # Field numbers of the types whose packed fields have the layout of memory, so that they are copied.
-_PACKED = {types_pb2.DT_FLOAT: 5, types_pb2.DT_DOUBLE: 6}
+_PACKED: dict[int, int] = {DataType.DT_FLOAT: 5, DataType.DT_DOUBLE: 6}
 _WIDE = {"int_val": np.int32}  # type of a field, where it is narrowed to that of the tensor
 _PART = 2**14  # values that are read at a time: other threads run in between
 _STRING_BYTES = 32  # bytes of a string object in memory, without its content
@@ -73,7 +79,7 @@ def check_axes(request: bytes, limits: Limits) -> None:
 
 
 def to_arrays(
-    protos: Mapping[str, tensor_pb2.TensorProto], limits: Limits
+    protos: Mapping[str, "tensor_pb2.TensorProto"], limits: Limits
 ) -> dict[str, np.ndarray]:
     """Reads the tensors of a request, after checking their declared shapes and sizes.
 
@@ -92,7 +98,7 @@ def to_arrays(
         limits.check_shape(name, shape)
         size = math.prod(shape)
         elements += size
-        if proto.dtype == types_pb2.DT_STRING:
+        if proto.dtype == DataType.DT_STRING:
             lengths = [len(value) for value in proto.string_val]
             repeated = max(0, size - len(lengths)) * (lengths[-1] if lengths else 0)
             decoded += sum(lengths) + repeated + size * _STRING_BYTES
@@ -104,7 +110,7 @@ def to_arrays(
     return {name: to_array(name, proto) for name, proto in protos.items()}
 
 
-def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
+def to_array(name: str, proto: "tensor_pb2.TensorProto") -> np.ndarray:
     """Reads a tensor with values in `tensor_content` or in a typed field.
 
     Args:
@@ -141,14 +147,16 @@ def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
     return array.reshape(shape)
 
 
-def _values(proto: tensor_pb2.TensorProto, field: str, dtype: type) -> np.ndarray:
+def _values(proto: "tensor_pb2.TensorProto", field: str, dtype: type) -> np.ndarray:
     """Returns the values of a typed field, which are copied if they are packed as in memory."""
     values = getattr(proto, field)
     if values and proto.dtype in _PACKED:
         size = len(values) * np.dtype(dtype).itemsize
-        message, head = proto.SerializeToString(), _head(_PACKED[proto.dtype], size)
+        message, start_of_field = proto.SerializeToString(), head(_PACKED[proto.dtype], size)
         start = len(message) - size
-        if message[start - len(head) : start] == head:  # nothing comes after the field
+        if (
+            message[start - len(start_of_field) : start] == start_of_field
+        ):  # nothing comes after the field
             return np.frombuffer(message, dtype, offset=start)
     array: np.ndarray = np.empty(len(values), dtype)
     for start in range(0, len(values), _PART):
@@ -157,15 +165,15 @@ def _values(proto: tensor_pb2.TensorProto, field: str, dtype: type) -> np.ndarra
     return array
 
 
-def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
+def to_proto(array: np.ndarray, proto: "tensor_pb2.TensorProto") -> None:
     """Writes an array into the typed field of an empty tensor.
 
     Args:
         array: The array; strings are bytes in an array of objects.
         proto: The tensor to fill.
     """
-    dtype = tf.as_dtype(array.dtype).as_datatype_enum
-    if dtype not in FIELDS:
+    dtype = _DATA_TYPES.get(array.dtype.type)
+    if dtype is None:
         proto.CopyFrom(tf.make_tensor_proto(array))
         return
     proto.dtype = dtype
@@ -174,18 +182,9 @@ def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
         proto.tensor_shape.dim.add(size=size)
     if dtype in _PACKED:
         octets = array.tobytes()
-        proto.MergeFromString(_head(_PACKED[dtype], len(octets)) + octets)
+        proto.MergeFromString(head(_PACKED[dtype], len(octets)) + octets)
     else:
         getattr(proto, FIELDS[dtype][0]).extend(array.ravel().tolist())
-
-
-def _head(field: int, length: int) -> bytes:
-    """Returns what precedes the values of a packed field: its number, and the length as varint."""
-    head = bytearray([field << 3 | 2])
-    while length > 127:
-        head.append(length & 127 | 128)
-        length >>= 7
-    return bytes([*head, length])
 
 
 def _unreadable(name: str) -> ServingError:

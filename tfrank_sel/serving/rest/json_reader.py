@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import simdjson
-from tensorflow.core.framework import types_pb2
 
 from tfrank_sel.serving.engine import tensor_protos
+from tfrank_sel.serving.protos import DataType
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _TYPES = {dtype: kind for dtype, (_, kind) in tensor_protos.FIELDS.items()}
@@ -53,7 +53,7 @@ class Document:
 
     Example:
         >>> document = Document(b'{"instances": [[1, 2.5]]}')
-        >>> document.to_inputs({"x": types_pb2.DT_FLOAT})
+        >>> document.to_inputs({"x": DataType.DT_FLOAT})
         {'x': array([[1. , 2.5]], dtype=float32)}
     """
 
@@ -85,7 +85,7 @@ class Document:
         if self._parsed is not None:
             # Whatever is no block is read again, so that one place decides and words the error.
             with contextlib.suppress(ServingError, _IrregularError):
-                if types_pb2.DT_STRING not in types.values():
+                if DataType.DT_STRING not in types.values():
                     return self._of_blocks(types)
             self._members = read_object(self._body)
         return to_inputs(self._members, types)
@@ -403,11 +403,11 @@ def to_array(value: Any, dtype: int) -> np.ndarray:
 
 def _scalars(values: list[Any], dtype: int) -> np.ndarray:
     """Returns values that are not lists as a flat array of a type."""
-    if dtype == types_pb2.DT_STRING:
+    if dtype == DataType.DT_STRING:
         strings = np.empty(len(values), np.object_)
         strings[:] = [to_bytes(value) for value in values]
         return strings
-    if dtype == types_pb2.DT_BOOL:
+    if dtype == DataType.DT_BOOL:
         _require(values, dtype, (bool,))
         return np.array(values, np.bool_)
     if _is_float(dtype):
@@ -450,9 +450,9 @@ def to_bytes(value: Any) -> bytes:
         except UnicodeEncodeError as error:
             raise invalid(f"JSON Value: {shown(value)} is not Unicode") from error
     if not is_b64(value):
-        raise _mismatch(value, types_pb2.DT_STRING)
+        raise _mismatch(value, DataType.DT_STRING)
     if not isinstance(value["b64"], str):
-        raise _mismatch(value["b64"], types_pb2.DT_STRING)
+        raise _mismatch(value["b64"], DataType.DT_STRING)
     with contextlib.suppress(ValueError):  # as most clients write it
         return binascii.a2b_base64(value["b64"], strict_mode=True)
     try:
@@ -499,7 +499,7 @@ def _mismatch(value: Any, dtype: int) -> ServingError:
 
 
 def _type_name(dtype: int) -> str:
-    return str(types_pb2.DataType.Name(dtype)).removeprefix("DT_").lower()
+    return DataType(dtype).name.removeprefix("DT_").lower()
 
 
 def shown(value: Any) -> str:
