@@ -35,3 +35,27 @@ def test_a_step_that_reads_nothing_says_how_long_it_takes():
     with Progress(Console(file=shown), interval=0.05).step("export") as step:
         step.doing("signatures [0]")
         until(shown, r"export: signatures \[0\], \d+ s so far")
+
+
+def test_the_time_left_is_that_of_the_steps_to_come_at_the_pace_of_those_before():
+    shown = io.StringIO()
+    progress = Progress(Console(file=shown, width=200))
+    progress.seconds["start"] = 4.0
+    progress.expect({"start": 2.0, "statistics": 5.0, "baseline": 90.0, "report": 10.0})
+    with progress.step("statistics"):
+        progress.seconds["start"] = 14.0
+    with progress.step("report"):  # without a baseline
+        pass
+    first, second, third = shown.getvalue().splitlines()
+    assert first.strip() == "about 210 s left: statistics 10 s, baseline 180 s, report 20 s"
+    assert re.fullmatch(r"done statistics +0\.\d s, about 20[01] s left in all", second)
+    assert re.fullmatch(r"done report +0\.\d s", third)
+
+
+def test_a_step_says_what_is_left_in_all():
+    shown = io.StringIO()
+    progress = Progress(Console(file=shown, width=200), interval=0.05)
+    progress.seconds["start"] = 4.0
+    progress.expect({"start": 2.0, "baseline": 90.0, "training": 50.0, "report": 10.0})
+    with progress.step("training"):
+        until(shown, r"training: 0 s so far, about 1[12]\d s left in all")

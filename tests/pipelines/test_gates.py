@@ -112,6 +112,26 @@ def test_a_share_of_items_may_be_outside(tmp_path, shards, inferred):
     assert anomaly.action == "warn"
 
 
+def test_values_outside_of_the_range_of_like_lists_are_chance(tmp_path):
+    rng, names = np.random.default_rng(0), [f"x{i}" for i in range(200)]
+    spec, features = data.FeatureSpec(200), dict.fromkeys(names, Number())
+    shards = {}
+    for split, scale in (("train", 1.0), ("test", 1.0), ("wide", 2.0)):
+        shards[split] = [str(tmp_path / split)]
+        with tf.io.TFRecordWriter(*shards[split]) as writer:
+            for query in rng.normal(size=[60, 1, 200]):  # the items of a list are alike
+                items = scale * (query + 0.1 * rng.normal(size=[5, 200]))
+                writer.write(packed.serialize(items, spec, labels=[0.0] * 4 + [1.0]))
+    found = statistics.summarise({"train": shards["train"]}, spec, tmp_path, features=features)
+    path = tmp_path / "schema.pbtxt"
+    inferred = schema.infer(found["train"], spec, path)
+    broken = schema.validate(
+        shards, inferred, spec, tmp_path, features=features, inferred_from=found["train"]
+    )
+    assert broken["train"] == broken["test"] == []
+    assert len(broken["wide"]) > 5
+
+
 @pytest.mark.parametrize(
     ("written", "reason"),
     [

@@ -85,6 +85,7 @@ def validate(
     features: Mapping[str, Feature] | None = None,
     gates: Gates = WARN_ALL,
     of: str = "training",
+    inferred_from: Statistics | None = None,
     options: Options = None,
 ) -> dict[str, list[Anomaly]]:
     """Validates splits against a schema.
@@ -101,6 +102,8 @@ def validate(
         features: Type of each feature; by default all are numbers.
         gates: Action and threshold of each rule.
         of: Name of the schema in messages.
+        inferred_from: Statistics of the split of which `schema` has the ranges. Some items of other
+            splits are outside by chance, which breaks no rule.
         options: Options of Beam; None for this process.
 
     Returns:
@@ -113,8 +116,8 @@ def validate(
     kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [
-            *rules.broken(counts, gates, of),
-            *compared(rules.kinds, kinds, of, gates, counts[-1][0]),
+            *rules.broken(counts, gates, of, inferred_from.lists if inferred_from else 0),
+            *compared(rules.kinds, kinds, of, gates, counts[2][0]),
         ]
         for split, counts in anomalies.items()
     }
@@ -161,13 +164,15 @@ class _Rules:
             {x: _domain(row, schema) for x, row in zip(names, rows, strict=True) if x in texts},
         )
 
-    def broken(self, counts: Sequence[Sequence[int]], gates: Gates, of: str) -> Iterator[Anomaly]:
-        """The broken rules, from the counts of `_Outside`."""
+    def broken(
+        self, counts: Sequence[Sequence[int]], gates: Gates, of: str, seen: int
+    ) -> Iterator[Anomaly]:
+        """The broken rules, from the counts of `_Outside`; ranges are of `seen` lists, or given."""
         bounds = zip(self.names, self.low, self.high, self.present, strict=True)
-        for (name, low, high, present), (n, lacking, all_) in zip(
+        for (name, low, high, present), (n, lacking, all_, of_lists, lists) in zip(
             bounds, zip(*counts, strict=True), strict=True
         ):
-            if n:
+            if n and (not seen or of_lists > _by_chance(lists, seen)):
                 rule, values = "range", f"values from {low:g} to {high:g}"
                 if name in self.domains:
                     rule, values = "domain", f"one of {len(self.domains[name])} values"
@@ -180,7 +185,8 @@ class _Rules:
 
 
 class _Outside:
-    """Counts items outside of range or domain, those without a value, and all: `[3, names]`.
+    """Counts items outside of range or domain, those without a value, and all, then lists with an
+    item outside of its range, and all: `[5, names]`.
 
     See `runners.Combiner`.
     """
@@ -191,7 +197,7 @@ class _Outside:
         self.spec, self.features, self.rules = spec, features, rules
 
     def create_accumulator(self) -> np.ndarray:
-        return np.zeros([3, len(self.rules.names)], np.int64)
+        return np.zeros([5, len(self.rules.names)], np.int64)
 
     def add_input(self, accumulator: np.ndarray, serialized: Sequence[bytes]) -> np.ndarray:
         items = stored_lists.items(serialized, self.spec)
@@ -199,20 +205,34 @@ class _Outside:
         values = np.column_stack([items.labels, rows])
         count = values.shape[1]
         low, high = (np.array(x[:count], np.float32) for x in (self.rules.low, self.rules.high))
-        outside = np.count_nonzero((values < low) | (values > high), axis=0).tolist()
+        is_outside = (values < low) | (values > high)
+        outside = np.count_nonzero(is_outside, axis=0).tolist()
+        starts = np.cumsum(items.sizes) - items.sizes
+        of_lists = np.count_nonzero(np.logical_or.reduceat(is_outside, starts), axis=0).tolist()
         missing = np.count_nonzero(np.isnan(values), axis=0).tolist()
         for name, texts in summary.of_features(items.texts, self.features).items():
             allowed = {text.encode() for text in ("", *self.rules.domains[name])}
             is_free = len(allowed) == 1
             outside.append(0 if is_free else sum(not allowed >= {*x} for x in texts.tolist()))
             missing.append(np.sum(~texts.astype(bool).any(axis=1)))
-        return accumulator + np.stack([outside, missing, np.full_like(missing, len(values))])
+        of_lists += [0] * (len(missing) - count)
+        totals = [np.full_like(missing, len(x)) for x in (values, starts)]
+        return accumulator + np.stack([outside, missing, totals[0], of_lists, totals[1]])
 
     def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
         return np.sum(list(accumulators), axis=0)
 
     def extract_output(self, accumulator: np.ndarray) -> np.ndarray:
         return accumulator
+
+
+def _by_chance(lists: int, seen: int) -> int:
+    """How many of some lists may exceed the range of others that are alike (p of 1e-5)."""
+    share, count = lists / (lists + seen), 0
+    # the numbers above the highest and below the lowest value are geometric
+    while share**count * (1.0 + count * (1.0 - share)) > 1e-5:
+        count += 1
+    return count - 1
 
 
 def _range(feature: schema_pb2.Feature) -> tuple[float, float]:

@@ -93,6 +93,7 @@ def analyze(
             features=features,
             gates=gates,
             of="training" if curated is None else "the schema",
+            inferred_from=summaries["train"] if curated is None else None,
             options=options,
         )
         anomalies = functools.partial(drift.anomalies, label=spec.label, gates=gates)

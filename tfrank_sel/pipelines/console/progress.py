@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,7 +21,7 @@ class Activity:
     """A part of a step, in progress."""
 
     def __init__(self, name: str, on_epoch: "Callable[[Epoch], None] | None" = None) -> None:
-        self._name = name
+        self.name = name
         self._on_epoch = on_epoch
         self._doing = ""
         self._began = time.perf_counter()
@@ -52,14 +52,19 @@ class Activity:
         """Stores a line to print at the end of the step."""
         self.told.append(what)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds since it began, or since it reads."""
+        return time.perf_counter() - self._began
+
     def __str__(self) -> str:
-        seconds = time.perf_counter() - self._began
+        seconds = self.seconds
         parts = [self._doing] if self._doing else []
         share = (_octets_read() - self._had_read) / self._to_read if self._to_read else 0.0
         if 0.02 < share < 1.0:
             left = seconds * (1.0 - share) / share
             parts.append(f"{share:.0%}, about {left:.0f} s left")
-        return f"{self._name}: {', '.join([*parts, f'{seconds:.0f} s so far'])}"
+        return f"{self.name}: {', '.join([*parts, f'{seconds:.0f} s so far'])}"
 
 
 def _octets_read() -> int:
@@ -90,6 +95,41 @@ class Progress:
         self.console, self.on_epoch = console, on_epoch
         self.interval = interval
         self.seconds: dict[str, float] = {}
+        self._expected: dict[str, float] = {}
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """Tells from now on the time that is left.
+
+        Args:
+            seconds: Duration of each step on a machine of reference, in order. Those that are
+                shown already tell how fast this machine is.
+        """
+        self._expected = dict(seconds)
+        if left := self._left():
+            parts = ", ".join(f"{name} {_duration(x)}" for name, x in left.items())
+            self.note(f"     about {_duration(sum(left.values()))} left: {parts}")
+
+    def _left(self, step: Activity | None = None) -> dict[str, float]:
+        """The seconds that each of the steps to come takes on this machine, and the rest of one."""
+        done = [name for name in self._expected if name in self.seconds]
+        pace = 1.0
+        if done:
+            expected = sum(self._expected[name] for name in done)
+            pace = sum(self.seconds[name] for name in done) / expected
+        left = dict[str, float]()
+        for name, seconds in self._expected.items():
+            if name in done or (step is not None and name == step.name):
+                left.clear()  # others before it are left out
+            if name not in done:
+                left[name] = pace * seconds
+        if step is not None and step.name in left:
+            left[step.name] = max(0.0, left[step.name] - step.seconds)
+        return left
+
+    def _told_left(self, step: Activity | None = None) -> str:
+        """How long that takes in all; empty if it is unknown."""
+        left = self._left(step)
+        return f", about {_duration(sum(left.values()))} left in all" if left else ""
 
     def skip(self, name: str) -> None:
         """Prints that a step is up to date."""
@@ -114,7 +154,7 @@ class Progress:
                 ended.set()
                 watch.join()
         self.seconds[name] = time.perf_counter() - began
-        duration = f"{self.seconds[name]:7.1f} s"
+        duration = f"{self.seconds[name]:7.1f} s{self._told_left()}"
         self.console.print(f"[green]done[/] {name:18} {duration}", highlight=False)
         for line in step.told:
             self.console.out(f"     {line}", style="dim", highlight=False)
@@ -124,6 +164,10 @@ class Progress:
         is_terminal = self.console.is_terminal
         while not ended.wait(1.0 if is_terminal else self.interval):
             if is_terminal:
-                status.update(escape(str(step)))
+                status.update(escape(f"{step}{self._told_left(step)}"))
             else:
-                self.console.out(f"     {step}", highlight=False)
+                self.console.out(f"     {step}{self._told_left(step)}", highlight=False)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 600.0 else f"{seconds / 60.0:.0f} min"

@@ -20,7 +20,7 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run.plan import Plan
-from tfrank_sel.pipelines.run.steps import STEPS, training
+from tfrank_sel.pipelines.run.steps import STEPS, durations, training
 from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
@@ -97,6 +97,10 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
         else:
             progress.skip(step)
             job.mirror.send(step)
+        if is_whole and step == "ingest":
+            splits = json.loads((result.output / step / "ingest.json").read_text())["splits"]
+            items = sum(split["items"] for split in splits.values())
+            progress.expect(durations(stale, items))
     if is_whole and (stale or not (result.output / "report.html").exists()):
         # Matplotlib takes as long to import as some steps
         from tfrank_sel.pipelines.reporting import report

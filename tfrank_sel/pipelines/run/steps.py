@@ -37,6 +37,8 @@ class RunStep:
         files: Function from configuration and input files to the other files that it reads.
         is_gated: Whether data that fails a gate stops the run before it.
         resumes: Whether it continues after an interruption.
+        seconds: The seconds that each shown part of it takes on a machine of reference, and those
+            for a million items.
     """
 
     name: str
@@ -48,6 +50,7 @@ class RunStep:
     files: Callable[[Configuration, Sequence[str]], Iterable[str]] = lambda *_: ()
     is_gated: bool = True
     resumes: bool = False
+    seconds: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
 
 def _ingest(run: "Run", folder: Path) -> None:
@@ -210,6 +213,7 @@ STEPS = {
             keys=(*_OF_DATA, "clicks", "features"),
             files=_ingested,
             is_gated=False,
+            seconds={"ingest": (0.1, 60.0)},
         ),
         RunStep(
             "analyze",
@@ -220,6 +224,7 @@ STEPS = {
             after=("ingest",),
             files=_analyzed,
             is_gated=False,
+            seconds={"statistics": (0.3, 40.0), "validation": (0.2, 10.0)},
         ),
         RunStep(
             "train",
@@ -230,6 +235,7 @@ STEPS = {
             after=("ingest",),
             files=_trained,
             resumes=True,
+            seconds={"training baseline": (6.0, 250.0), "training ours": (12.0, 500.0)},
         ),
         RunStep(
             "evaluate",
@@ -237,6 +243,7 @@ STEPS = {
             _evaluate,
             ("metrics.json",),
             after=("train",),
+            seconds={"evaluation": (3.5, 50.0)},
         ),
         RunStep(
             "export",
@@ -245,6 +252,7 @@ STEPS = {
             ("saved_model", "model.onnx", "one_query.txt", "one_query.jsonl", folders.REQUEST),
             keys=("export", "serving.description", "serving.recalibration"),
             after=("evaluate",),
+            seconds={"export": (4.0, 5.0), "infra validation": (8.0, 5.0)},
         ),
         RunStep(
             "push",
@@ -253,6 +261,22 @@ STEPS = {
             ("pushed.json", "blessing.json"),
             keys=("blessing", "serving"),
             after=("analyze", "export"),
+            seconds={"push": (1.0, 5.0)},
         ),
     )
 }
+
+
+def durations(names: Iterable[str], items: int) -> dict[str, float]:
+    """Returns the seconds of each shown part of a run on a machine of reference.
+
+    Args:
+        names: The steps.
+        items: Number of items.
+    """
+    parts = [{"start": (6.0, 0.0)}, *(STEPS[x].seconds for x in names), {"report": (8.0, 30.0)}]
+    return {
+        part: fixed + growth * items / 1e6
+        for step in parts
+        for part, (fixed, growth) in step.items()
+    }
