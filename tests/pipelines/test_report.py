@@ -139,7 +139,8 @@ def test_a_headline_is_of_clicks_and_slices_that_lose_are_named():
         return MetricComparison(0.5, ours, low, high, queries)
 
     slices = {
-        "all": {"NDCG@10": compared(0.6, 0.08, 0.12)},
+        "all": {"NDCG@10": compared(0.6, 0.08, 0.12, queries=99)},
+        "list_size 1-10": {"NDCG@10": compared(0.4, -0.2, -0.01, queries=99)},  # all again
         "device phone": {"NDCG@10": compared(0.45, -0.07, -0.03), "MRR": compared(0.5, -0.1, 0.1)},
         "device tv": {"NDCG@10": compared(0.4, -0.2, -0.01, queries=9)},  # too few
     }
@@ -155,6 +156,11 @@ def test_a_headline_is_of_clicks_and_slices_that_lose_are_named():
     logged = {"clicks per session": MetricComparison(0.93, 1.116, 0.16, 0.22, 75)}
     assert verdict.headline(dataclasses.replace(found, clicks=logged), "NDCG@10") == (
         "+20 % clicks per session, compared with the logged order (+17 to +24)"
+    )
+    slices["all"]["NDCG@10"] = compared(0.48, -0.03, -0.01, queries=99)
+    assert verdict.losses(dataclasses.replace(found, clicks=logged), 60) == (
+        "Worse on 1 of 4 values of slices: "
+        "all: -4.0 % NDCG@10, compared with the baseline (-6.0 to -2.0)"
     )
 
 

@@ -101,8 +101,8 @@ class Progress:
         """Tells from now on the time that is left.
 
         Args:
-            seconds: Duration of each step on a machine of reference, in order. Those that are
-                shown already tell how fast this machine is.
+            seconds: Duration of each step on a machine of reference, in order. The last one that
+                is shown, of a second or more, tells how fast this machine is.
         """
         self._expected = dict(seconds)
         if left := self._left():
@@ -111,20 +111,16 @@ class Progress:
 
     def _left(self, step: Activity | None = None) -> dict[str, float]:
         """The seconds that each of the steps to come takes on this machine, and the rest of one."""
-        done = [name for name in self._expected if name in self.seconds]
-        pace = 1.0
-        if done:
-            expected = sum(self._expected[name] for name in done)
-            pace = sum(self.seconds[name] for name in done) / expected
-        left = dict[str, float]()
+        left, pace = dict[str, float](), 1.0
         for name, seconds in self._expected.items():
-            if name in done or (step is not None and name == step.name):
+            if name in self.seconds:
                 left.clear()  # others before it are left out
-            if name not in done:
-                left[name] = pace * seconds
-        if step is not None and step.name in left:
-            left[step.name] = max(0.0, left[step.name] - step.seconds)
-        return left
+                pace = self.seconds[name] / seconds if seconds >= 1.0 else pace
+            elif step is not None and name == step.name:
+                left = {name: seconds - step.seconds / pace}
+            else:
+                left[name] = seconds
+        return {name: max(0.0, pace * seconds) for name, seconds in left.items()}
 
     def _told_left(self, step: Activity | None = None) -> str:
         """How long that takes in all; empty if it is unknown."""

@@ -176,7 +176,7 @@ def evaluate(
             step.tell("all labels are above 0: MRR is 1 for any order")
         for name, compared in scored.simple.items():
             step.tell(compared[metric].told(metric, name))
-        step.tell(f"{len(scored.slices) - 1} slices")
+        step.tell(f"slices: {len(scored.slices) - 1}")
         if job.configuration.clicks.position is not None:
             scored = dataclasses.replace(scored, clicks=_by_clicks(job, step, scores["ours"], test))
         folders.write_json(folder / "metrics.json", scored.figures())

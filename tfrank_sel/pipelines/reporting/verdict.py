@@ -94,7 +94,7 @@ def losses(evaluation: Evaluation, least: int) -> str:
         least: Minimum number of queries of a slice.
     """
     worse = [*_worse(evaluation, least)]
-    tried = sum(len(x) for name, x in evaluation.slices.items() if name != OVERALL)
+    tried = sum(len(x) for x in _beside(evaluation).values())
     first = [
         f"{name}: {relative(compared, metric, evaluation.against)}"
         for (name, metric), compared in worse[:MOST]
@@ -109,14 +109,25 @@ def _worse(
 ) -> Iterator[tuple[tuple[str, str], MetricComparison]]:
     """The slices and metrics of which the model is significantly worse, the worst first."""
     found = []
-    for name, comparisons in evaluation.slices.items():
+    for name, comparisons in _beside(evaluation).items():
         for metric, compared in comparisons.items():
             is_worse = compared.low > 0.0 if metric == ERROR else compared.high < 0.0
-            if name != OVERALL and compared.queries >= least and is_worse:
+            if compared.queries >= least and is_worse:
                 share = (compared.ours - compared.baseline) / (compared.baseline or 1.0)
                 found.append((abs(share), (name, metric), compared))
     found.sort(key=lambda x: -x[0])
     yield from ((key, compared) for _, key, compared in found)
+
+
+def _beside(evaluation: Evaluation) -> dict[str, Mapping[str, MetricComparison]]:
+    """What the headline does not tell: the slices of some queries, and all if it is of clicks."""
+    all_ = max((x.queries for x in evaluation.overall.values()), default=0)
+    is_told = PER_SESSION not in evaluation.clicks
+    return {
+        name: comparisons
+        for name, comparisons in evaluation.slices.items()
+        if (not is_told if name == OVERALL else any(x.queries < all_ for x in comparisons.values()))
+    }
 
 
 def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Iterator[str]:
@@ -138,8 +149,7 @@ def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Ite
         is_known = column in configuration.features
         if not is_known and any(x.startswith(f"{column} ") for x, _ in worse):
             yield f'let the model know {column}: {column} = {{type = "category", of = "query"}}'
-    if worse:
-        worst, metric = next(iter(worse))
+    for worst, metric in [x for x in worse if x[0] != OVERALL][:1]:
         yield f"compare queries of {worst} with others: {metric} is worse there"
     first, _, _ = _first(evaluation, rules.metric)
     if first.low <= 0.0 <= first.high:
