@@ -112,3 +112,24 @@ def test_no_correction_is_proposed_where_there_is_none(log, tmp_path, changed, o
     table = {name: x for name, x in {**log, **changed}.items() if x is not None}
     found, _ = config(tmp_path, table, "--query", "session", *options)
     assert (found["data"]["query"], "position" in found["clicks"]) == ("session", False)
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["007", "7", "12"], "category"),
+        (["1e5", "100000", "2"], "category"),
+        ([str(2**63 + x) for x in range(3)], "category"),
+        (["+49301", "+49302", "+493"], "number"),
+        (["0.5", "1e-05", "12"], "number"),
+        (["1", "NA", ""], "number"),
+        ([str(2**53 + x) for x in range(3)], "number"),
+    ],
+    ids=str,
+)
+def test_names_that_look_like_numbers_are_categories_in_any_format(tmp_path, texts, kind):
+    rows = ["query,item,clicked,x", *(f"q{i // 3},i{i},{i % 3},{texts[i % 3]}" for i in range(60))]
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    named = ["--data", str(tmp_path / "t.csv"), "--label", "clicked", "--doc-id", "item"]
+    result = CliRunner().invoke(app, ["config", *named, "--query", "query"])
+    assert tomllib.loads(result.stdout)["features"] == {"x": kind}, result.output

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tfrank_sel.data import letor, lines
-from tfrank_sel.data.formats import arrays
+from tfrank_sel.data.formats import arrays, whole
 from tfrank_sel.data.formats.arrays import array, arrow, floats
 from tfrank_sel.data.formats.reader import LineReader, Part, opened
 from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, Row, TableReader, readable
@@ -60,7 +60,17 @@ class DelimitedReader(LineReader, TableReader):
     def sample(self, path: str) -> Any:
         with self._inferred(path) as batches:
             first = next(iter(batches), None)
-        return arrow().table(first) if first is not None else self.schema(path).empty_table()
+        if first is None:
+            return self.schema(path).empty_table()
+        with self._texts(Part(path), first.schema.names, _skipped) as batches:
+            texts = next(iter(batches))
+        count = min(len(first), len(texts))
+        columns = [x.slice(0, count) for x in first.columns]
+        for i, column in enumerate(columns):
+            if arrays.is_number(column.type):  # which may be a name, such as 007
+                typed = whole.numbered(arrays.plain(texts.column(i).slice(0, count)))
+                columns[i] = typed if arrays.is_text(typed.type) else column
+        return arrow().table(columns, names=first.schema.names)
 
     def tables(
         self, part: Part, names: Sequence[str]

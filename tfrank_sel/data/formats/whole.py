@@ -172,7 +172,7 @@ def _typed(column: Any, kind: Any) -> Any:
     if not arrays.is_text(column.type):
         return column
     if arrays.is_number(kind):
-        return _of_numbers(arrays.plain(column))
+        return numbered(arrays.plain(column))
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     if not is_time and not pa.types.is_boolean(kind):
         return column
@@ -185,7 +185,8 @@ def _typed(column: Any, kind: Any) -> Any:
     return values if np.array_equal(arrays.strings(values), texts) else column
 
 
-def _of_numbers(texts: Any) -> Any:
+def numbered(texts: Any) -> Any:
+    """Returns texts as numbers; as they are if one of them names something else: `007`, `1e5`."""
     pa = arrays.arrow()
     values = arrays.doubles(texts, words=False)
     matches = pa.compute.match_substring_regex
