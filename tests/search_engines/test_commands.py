@@ -428,6 +428,23 @@ def test_what_does_not_fit_is_one_line_and_leaves_no_file(tmp_path, arguments, m
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == there
 
 
+def test_a_damaged_model_is_one_line(tmp_path):
+    x = np.random.default_rng(0).random((100, 2))
+    booster = lightgbm.train({"verbose": -1}, lightgbm.Dataset(x, x[:, 0]), 3)
+    whole, path = booster.model_to_string().encode(), tmp_path / "m.txt"
+    path.write_bytes(whole)
+    names = booster.feature_name()
+    expected = booster.predict(x.astype(np.float32), raw_score=True)
+    np.testing.assert_array_equal(logged.scores(str(path), names, x.astype(np.float32)), expected)
+    of_trees, of_parameters = (whole.index(x) + 50 for x in (b"Tree=1", b"parameters:"))
+    inserted = whole[:of_trees] + b"x" + whole[of_trees:]
+    cut = whole[:of_trees], whole[:of_parameters], whole.replace(b"\n", b"\r\n")
+    for damaged in (*cut, inserted):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"m\.txt: expected a model of LightGBM.*bytes"):
+            logged.scores(str(path), names, x.astype(np.float32))
+
+
 def test_an_engine_that_is_away_or_no_index_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "t.jsonl").write_text('{"query_id": "red", "doc_id": "1", "relevance": 1}\n')
     url = fake.served(fake.Index({}))

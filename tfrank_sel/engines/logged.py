@@ -1,6 +1,7 @@
 """Judgments with the features that an engine logs, and its scores beside a model's."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -124,6 +125,7 @@ def scores(path: str, names: Sequence[str], x: NDArray[np.float32]) -> Floats:
         if suffix == ".txt":
             import lightgbm
 
+            _check_lightgbm(path)
             booster = lightgbm.Booster(model_file=path)
             columns = _columns(path, booster.feature_name(), names)
             return np.asarray(booster.predict(x[:, columns], raw_score=True), np.float64)
@@ -133,6 +135,22 @@ def scores(path: str, names: Sequence[str], x: NDArray[np.float32]) -> Floats:
         columns = _columns(path, boosted.feature_names or names, names)
         margins = boosted.inplace_predict(x[:, columns], predict_type="margin")
         return np.asarray(margins, np.float64)
+
+
+def _check_lightgbm(path: str) -> None:
+    """Raises a ValueError for a file that was cut or changed, at which LightGBM ends the process.
+
+    Its `tree_sizes` are the bytes of each tree.
+    """
+    with open(path, "rb") as file:
+        content = file.read()
+    head = re.search(rb"^tree_sizes=([0-9 ]*)(\n*)", content, re.MULTILINE)
+    if head is not None:
+        told, size = sum(map(int, head[1].split())), content.find(b"end of trees") - head.end()
+        if size != told:
+            raise refusal(f"its trees must have the {told} bytes that it tells", max(size, 0))
+    if b"\nparameters:" in content and b"\nend of parameters" not in content:
+        raise refusal("it must have all bytes, up to the end of its parameters", len(content))
 
 
 def _columns(path: str, wanted: Sequence[str], names: Sequence[str]) -> list[int]:
