@@ -117,6 +117,8 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
         ValueError: If it is something else, or was changed.
     """
     values: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(values, dict):
+        raise ValueError("no JSON object")
     if values.pop("digest", None) not in (None, _digest(values)):
         raise ValueError("another content than was written (an edited file must have no `digest`)")
     return values

@@ -247,6 +247,15 @@ def test_a_position_that_is_no_feature_must_be_corrected(made):
     assert warned(propensity="after") == warned(clicks={"position": "position"}) == []
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_leak_of_long_lists_is_found_wherever_their_clicks_stand(is_last):
+    lists, labels = np.repeat(np.arange(60), 120), np.tile(np.arange(120) < 12, 60) * 1.0
+    labels = labels[::-1] if is_last else labels
+    known = labels + np.random.default_rng(0).normal(size=len(labels)) / 10.0
+    [leak] = leakage.of_features(["known"], known[:, np.newaxis], labels, lists)
+    assert leak.feature == "known"
+
+
 def test_a_column_of_texts_that_tells_the_label_is_warned_of():
     labels, lists = np.tile([0.0, 1.0, 0.0, 0.0], 60), np.arange(240) // 4
     words = np.array([b"shown", b"clicked"])[labels.astype(int)]

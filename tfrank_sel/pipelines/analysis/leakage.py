@@ -80,7 +80,9 @@ def agreement(
     """
     agree, total = np.zeros([2, rows.shape[1]]), np.zeros([2, rows.shape[1]], int)
     for own in np.split(np.arange(len(lists)), np.flatnonzero(np.diff(lists)) + 1):
-        first, second = np.triu_indices(min(len(own), LONGEST), 1)
+        if len(own) > LONGEST:  # also the last: lists may end with what was clicked
+            own = own[np.linspace(0, len(own) - 1, LONGEST).astype(int)]
+        first, second = np.triu_indices(len(own), 1)
         sign = np.sign(labels[own[first]] - labels[own[second]])
         differ = sign != 0.0
         above, below = (rows[own[x[differ]]] for x in (first, second))
