@@ -227,6 +227,42 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="`items` must be an Embedding, or a function"):
         losses.CatalogueLoss(losses.SoftmaxLoss(), np.zeros([3, 2]))
     ours = losses.CatalogueLoss(losses.SoftmaxLoss(), items)
-    for y, p in (([1.0], states(1)), ([[[1]]], states(1, 1)), ([1], states(1)[0])):
-        with pytest.raises(ValueError, match=r"`y_true` must be integers .* Received: y_true "):
+    ragged = tf.ragged.constant([[1], [2, 3]])
+    for y, p in (
+        ([1.0], states(1)),
+        ([[[1]]], states(1, 1)),
+        ([1], states(1)[0]),
+        ([[1, 2]], states(1, 3)),
+        ([1], states(2)),
+        (ragged, ragged.with_values(states(3))),
+    ):
+        with pytest.raises(ValueError, match=r"`y_true` must be dense integers .* Received: y_tr"):
             ours(y, p)
+    with pytest.raises(ValueError, match="`items` must have vectors as long as the states"):
+        ours([1], states(1)[:, :-1])
+    for count in (1, NUM_ITEMS - 1):
+        weighted = losses.CatalogueLoss(losses.SoftmaxLoss(), items, np.ones(count))
+        with pytest.raises(ValueError, match="`item_weights` must have a number for each row"):
+            weighted([1], states(1))
+    unbuilt = losses.CatalogueLoss(losses.SoftmaxLoss(), keras.layers.Embedding(3, SIZE))
+    with pytest.raises(ValueError, match="`items` must be built"):
+        unbuilt([1], states(1))
+
+
+@pytest.mark.parametrize("loss", [losses.RGCrossLoss(), losses.SoftmaxLoss()])
+def test_an_index_keeps_its_digits(loss: losses.ListwiseLoss) -> None:
+    """A hash is no item, and bfloat16 has 8 bits."""
+    vectors = tf.constant(np.random.default_rng(5).normal(size=(700, SIZE)), tf.float32)
+    ours, y = losses.CatalogueLoss(loss, lambda: vectors), np.array([257, 513, 699])
+    value = float(ours(y, states(3)))
+    rounded = losses.CatalogueLoss(loss, lambda: vectors, dtype="bfloat16")
+    assert float(rounded(y, states(3))) == pytest.approx(value, rel=0.02)
+    logits = tf.matmul(states(3), vectors, transpose_b=True)
+    for far in (2**32, 2**40):
+        assert float(ours(y + far, states(3))) == float(loss(y + far, logits)) == 0.0
+    assert float(ours(y - 2**40, states(3))) == 0.0
+
+
+def test_no_states_have_no_loss() -> None:
+    ours = losses.CatalogueLoss(losses.RGCrossLoss(), embedding())
+    assert float(ours(np.zeros([0, 3], int), states(0, 3))) == 0.0

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
+import keras
 import tensorflow as tf
 from tensorflow import Tensor
 
@@ -47,8 +48,9 @@ class CatalogueLoss(Named, keras_versions.Loss):
             returns `[num_items, num_factors]`, such as a tower over the features of all items. With
             `mask_zero=True`, row 0 of an embedding is padding and no item. Train the layer as a
             part of the model: the model trains only its own weights.
-        item_weights: Weight of each item, `[num_items]`, as `loss` takes the weights of items: base
-            weights of an RG loss, such as a power of the popularity. 1 if `None`.
+        item_weights: Weight of each row of the item vectors, also that of padding, as `loss` takes
+            the weights of items: base weights of an RG loss, such as a power of the popularity. 1
+            if `None`.
         logits_at_once: Maximum number of logits in memory, of losses that need them; but always
             those of one state.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -114,23 +116,42 @@ class CatalogueLoss(Named, keras_versions.Loss):
         weights = tf.broadcast_to(tf.reshape(weights, [-1]), tf.shape(is_valid))
         weights *= tf.cast(is_valid, self.dtype)
         weights = weights_of_valid(weights, is_valid, self.reduction)
-        value = super().__call__(indices, states, weights)
-        return tf.reshape(value, shape) if self.reduction in (None, "none") else value
+        # not to `call`: Keras would round the indices to `dtype`
+        values = self._of_states(indices, states)
+        value = super().__call__(values, values, weights)
+        if self.reduction in (None, "none"):
+            return tf.reshape(value, shape)
+        return tf.reduce_sum(value)  # Keras passes a vector if there are no states
+
+    def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
+        """Returns the losses of the states, which `__call__` computed."""
+        return y_pred
 
     @property
     def _first(self) -> int:
         """The index of the first item."""
         return int(getattr(self.items, "mask_zero", False))
 
-    def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
+    def _of_states(self, indices: Tensor, states: Tensor) -> Tensor:
         """Computes the loss of each state, from indices `[states, n]`."""
-        indices = tf.cast(y_true, tf.int32) - self._first
-        vectors = self._vectors()[self._first :]
-        weights = None
+        indices, vectors, weights = indices - self._first, self._vectors(), None
+        if not vectors.shape.is_compatible_with([None, states.shape[1]]):
+            raise refusal(
+                "`items` must have vectors as long as the states",
+                f"items {vectors.shape}, states {states.shape}",
+            )
         if self.item_weights is not None:
-            weights = tf.constant(self.item_weights, self.dtype)[self._first :]
+            weights = tf.constant(self.item_weights, self.dtype)
+            if not weights.shape.is_compatible_with(vectors.shape[:1]):
+                raise refusal(
+                    "`item_weights` must have a number for each row of the item vectors, also "
+                    "that of padding",
+                    f"{weights.shape[0]} weights, items {vectors.shape}",
+                )
+            weights = weights[self._first :]
+        vectors = vectors[self._first :]
         if isinstance(self.loss, RGLoss):
-            return self.loss.of_states(y_pred, indices, vectors, weights)
+            return self.loss.of_states(states, indices, vectors, weights)
 
         def of_rows(states: Tensor, indices: Tensor, vectors: Tensor) -> Tensor:
             logits = tf.matmul(states, vectors, transpose_b=True)
@@ -147,26 +168,35 @@ class CatalogueLoss(Named, keras_versions.Loss):
         size = vectors.shape[0] or tf.shape(vectors)[0]
         rows = self.logits_at_once // size
         rows = max(1, rows) if isinstance(rows, int) else tf.maximum(1, rows)
-        return _by_rows(of_rows, y_pred, indices, vectors, rows)
+        return _by_rows(of_rows, states, indices, vectors, rows)
 
     def _vectors(self) -> Tensor:
         if self.items is None:
             raise refusal("`items` must be given: compile the loaded model again", items=None)
+        if isinstance(self.items, keras.layers.Embedding) and not self.items.built:
+            raise refusal("`items` must be built: call the model first", self.items.name)
         is_function = not hasattr(self.items, "embeddings")
         return tf.cast(self.items() if is_function else self.items.embeddings, self.dtype)
 
 
 def _indices(y_true: Any, y_pred: Any) -> Tensor:
     """The indices of the items of each state."""
-    indices, rank = tf.convert_to_tensor(y_true), len(y_pred.shape)
-    if not indices.dtype.is_integer or (rank, indices.shape.rank) not in _RANKS:
+    is_ragged = any(isinstance(x, tf.RaggedTensor) for x in (y_true, y_pred))
+    indices = y_true if is_ragged else tf.convert_to_tensor(y_true)
+    rank, of_states = len(y_pred.shape), y_pred.shape[:-1]
+    if (
+        is_ragged
+        or not indices.dtype.is_integer
+        or (rank, indices.shape.rank) not in _RANKS
+        or not indices.shape[: rank - 1].is_compatible_with(of_states)
+    ):
         raise refusal(
-            "`y_true` must be integers [batch_size, length] and `y_pred` states [batch_size, "
+            "`y_true` must be dense integers [batch_size, length] and `y_pred` states [batch_size, "
             "length, num_factors]; or integers [batch_size] or [batch_size, n], and states "
             "[batch_size, num_factors]",
             f"y_true {indices.dtype.name} {indices.shape}, y_pred {y_pred.shape}",
         )
-    return tf.cast(indices, tf.int32)
+    return class_labels.as_int32(indices)
 
 
 def _of_one(weights: Tensor, indices: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ def one_hot(classes: Tensor, y_pred: Any) -> Tensor | tf.RaggedTensor:
 
     An index beyond the items is that of no relevant item: all labels are 0.
     """
-    classes = tf.cast(classes, tf.int32)
+    classes = as_int32(classes)
     nothing = tf.minimum(tf.cast(tf.sign(classes), tf.float32), 0.0)
     if not isinstance(y_pred, tf.RaggedTensor):
         return tf.one_hot(classes, tf.shape(y_pred)[1]) + nothing[:, tf.newaxis]
@@ -134,7 +134,7 @@ def flattened(y_true: Tensor, y_pred: Any, weights: Tensor) -> tuple[Tensor, Ten
     Returns:
         The indices, -1 where the mask is False; `y_pred` and the weights.
     """
-    scores, y_true = tf.convert_to_tensor(y_pred), tf.cast(y_true, tf.int32)
+    scores, y_true = tf.convert_to_tensor(y_pred), as_int32(y_true)
     if (mask := getattr(y_pred, "_keras_mask", None)) is not None:
         y_true = tf.where(tf.cast(mask, tf.bool), y_true, -1)
     of_all = tf.reshape(scores, [-1, scores.shape[2] or tf.shape(scores)[2]])
@@ -144,6 +144,15 @@ def flattened(y_true: Tensor, y_pred: Any, weights: Tensor) -> tuple[Tensor, Ten
         weights = weights if weights.shape.rank == 2 else weights[..., tf.newaxis]
         weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)[:2]), [-1])
     return tf.reshape(y_true, [-1]), of_all, weights
+
+
+def as_int32(indices: Tensor) -> Tensor:
+    """Casts indices; one beyond int32, such as a hash, stays beyond all items."""
+    dtype = indices.dtype
+    if dtype.is_integer and dtype.max > tf.int32.max:
+        indices = tf.minimum(indices, tf.constant(tf.int32.max, dtype))
+        indices = indices if dtype.is_unsigned else tf.maximum(indices, tf.constant(-1, dtype))
+    return tf.cast(indices, tf.int32)
 
 
 def as_matrix(x: Tensor) -> Tensor:
