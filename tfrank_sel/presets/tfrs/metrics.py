@@ -28,9 +28,10 @@ class FactorizedTopK(keras.layers.Layer):
         name: str = "factorized_top_k",
     ) -> None:
         super().__init__(name=name)
+        self._ks = tuple(map(int, ks))
         if isinstance(candidates, tf.data.Dataset):
-            candidates = Streaming(k=max(ks)).index_from_dataset(candidates)
-        self._ks, self._candidates = tuple(ks), candidates
+            candidates = Streaming(k=max(self._ks)).index_from_dataset(candidates)
+        self._candidates = candidates
         self._shares = [
             keras.metrics.Mean(name=f"{name}/top_{k}_categorical_accuracy") for k in self._ks
         ]
@@ -59,7 +60,10 @@ class FactorizedTopK(keras.layers.Layer):
             first = tf.zeros_like(own[:, 0], tf.int32)
             hits = [tf.math.in_top_k(first, scores, k) for k in self._ks]
         else:
-            is_true = tf.reshape(true_candidate_ids, [-1, 1])[: tf.shape(ids)[0]] == ids
+            own_ids = tf.reshape(true_candidate_ids, [-1, 1])[: tf.shape(ids)[0]]
+            if own_ids.dtype.is_integer and ids.dtype.is_integer:
+                own_ids, ids = tf.cast(own_ids, tf.int64), tf.cast(ids, tf.int64)
+            is_true = own_ids == ids
             hits = [tf.reduce_any(is_true[:, :k], axis=1) for k in self._ks]
         for share, hit in zip(self._shares, hits, strict=True):
             share.update_state(tf.cast(hit, tf.float32), sample_weight)

@@ -1,5 +1,6 @@
 """Tasks: layers that compute a loss and update metrics."""
 
+import math
 from collections.abc import Sequence
 
 import keras
@@ -7,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.presets.tfrs.metrics import FactorizedTopK
 from tfrank_sel.refusals import refusal
 
@@ -87,7 +89,10 @@ class Retrieval(keras.layers.Layer):
         has_heads = logits.shape.rank == 3
         if has_heads:
             logits = tf.reduce_max(logits, axis=1)
+        if logits.dtype.size < 4:
+            logits = tf.cast(logits, tf.float32)  # float16 has no `_FAR`
         labels = tf.eye(tf.shape(logits)[0], tf.shape(logits)[1], dtype=logits.dtype)
+        of_loss = labels
         if self._temperature is not None:
             logits /= self._temperature
         if candidate_sampling_probability is not None:
@@ -98,15 +103,21 @@ class Retrieval(keras.layers.Layer):
                 raise refusal("`candidate_ids` must be given to remove accidental hits", "None")
             ids = tf.reshape(candidate_ids, [-1])
             of_queries = ids[: tf.shape(logits)[0], tf.newaxis]
-            is_same = tf.cast(of_queries == ids, logits.dtype) - labels
-            logits -= is_same * _FAR
+            is_same = (of_queries == ids) & (labels == 0.0)
+            logits = tf.where(is_same, logits - _FAR, logits)
+            of_loss = tf.where(is_same, math.nan, of_loss)
         if score_mask is not None:
             logits = tf.where(score_mask, logits, -_FAR)
+            of_loss = tf.where(score_mask, of_loss, math.nan)
         if self._num_hard_negatives is not None:
             count = tf.minimum(self._num_hard_negatives + 1, tf.shape(logits)[1])
             _, hardest = tf.math.top_k(logits + labels * _FAR, count, sorted=False)
-            logits, labels = (tf.gather(x, hardest, batch_dims=1) for x in (logits, labels))
-        loss = self._loss(labels, logits, sample_weight=sample_weight)
+            logits, labels, of_loss = (
+                tf.gather(x, hardest, batch_dims=1) for x in (logits, labels, of_loss)
+            )
+        # losses of this package leave out a label of NaN; some have no value of so far a logit
+        is_listwise = isinstance(self._loss, ListwiseLoss)
+        loss = self._loss(of_loss if is_listwise else labels, logits, sample_weight=sample_weight)
         for metric in self._loss_metrics:
             metric.update_state(loss)
         if compute_metrics and not has_heads:

@@ -6,8 +6,10 @@ import keras
 from tensorflow import Tensor
 
 from tfrank_sel.refusals import refusal
+from tfrank_sel.serialization import register
 
 
+@register
 class Cross(keras.layers.Layer):
     """Products of features: `x0 * (W x + diag_scale * x + b) + x`.
 
@@ -44,7 +46,8 @@ class Cross(keras.layers.Layer):
         super().__init__(**kwargs)
         if diag_scale < 0.0:
             raise refusal("`diag_scale` must not be negative", diag_scale=diag_scale)
-        self.projection_dim, self.diag_scale, self.use_bias = projection_dim, diag_scale, use_bias
+        self.projection_dim = projection_dim if projection_dim is None else int(projection_dim)
+        self.diag_scale, self.use_bias = diag_scale, use_bias
         self.preactivation = keras.activations.get(preactivation)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)

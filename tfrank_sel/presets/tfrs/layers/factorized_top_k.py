@@ -27,7 +27,7 @@ class _TopK(keras.Model):
         if not self._is_indexed:
             raise refusal("`index` must be called before a search", "no candidates")
         vectors = queries if self.query_model is None else self.query_model(queries)
-        return self._best(vectors, self._k if k is None else k)
+        return self._best(vectors, int(self._k if k is None else k))
 
     def query_with_exclusions(
         self, queries: Any, exclusions: Tensor, k: int | None = None
@@ -42,7 +42,8 @@ class _TopK(keras.Model):
         k = self._k if k is None else k
         scores, ids = self(queries, k=k + exclusions.shape[1])
         is_out = tf.reduce_any(ids[:, :, tf.newaxis] == exclusions[:, tf.newaxis], axis=2)
-        _, places = tf.math.top_k(tf.where(is_out, scores.dtype.min, scores), k)
+        kept = tf.where(is_out, scores.dtype.min, scores)
+        _, places = tf.math.top_k(kept, tf.minimum(int(k), tf.shape(kept)[1]))
         return tuple(tf.gather(x, places, batch_dims=1) for x in (scores, ids))
 
     def is_exact(self) -> bool:
@@ -67,13 +68,18 @@ class BruteForce(_TopK):
             identifiers: Their identifiers, or a dataset of batches of them; if `None`, indices.
 
         Raises:
-            ValueError: If `candidates` is not a matrix.
+            ValueError: If `candidates` is not a matrix, or `identifiers` has another length.
         """
         candidates, identifiers = _whole(candidates), _whole(identifiers)
         if len(candidates.shape) != 2:
             raise refusal("`candidates` must be a matrix", f"shape {candidates.shape}")
         if identifiers is None:
             identifiers = tf.range(len(candidates))
+        if len(identifiers) != len(candidates):
+            raise refusal(
+                "`candidates` must have an identifier each",
+                f"{len(candidates)} candidates, {len(identifiers)} identifiers",
+            )
         # variables of TensorFlow, since Keras has none of texts
         self._candidates = tf.Variable(candidates, trainable=False)
         self._identifiers = tf.Variable(identifiers, trainable=False)
@@ -89,7 +95,7 @@ class BruteForce(_TopK):
 
     def _best(self, vectors: Tensor, k: int) -> tuple[Tensor, Tensor]:
         products = tf.matmul(vectors, self._candidates, transpose_b=True)
-        scores, places = tf.math.top_k(products, k)
+        scores, places = tf.math.top_k(products, min(k, self._candidates.shape[0]))
         return scores, tf.gather(self._identifiers, places)
 
 
