@@ -338,8 +338,10 @@ def test_wrong_arguments_are_refused(wrong):
 
 
 def test_wrong_list_weights_are_refused():
-    with pytest.raises(ValueError, match="`list_weights` must be 4 non-negative weights"):
+    with pytest.raises(ValueError, match="`list_weights` must be 4 finite weights, not negative"):
         factorizer().fit(TRIPLES, list_weights=[1.0])
+    with pytest.raises(ValueError, match=r"finite weights.* such as \[inf\]"):
+        factorizer().fit(TRIPLES, list_weights=[1.0, 1.0, np.inf, 1.0])
 
 
 @pytest.mark.parametrize("objective", [RG2(alpha=0.3), RGCross(alpha=0.2), WeightedSquare(2.0)])

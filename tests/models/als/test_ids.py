@@ -65,6 +65,8 @@ def test_integers_beyond_the_type_of_the_fit_are_refused():
     ]
     small, large = (RGFactorizer(num_factors=2, sweeps=1).fit(frame) for frame in frames)
     assert large.user_ids_.tolist() == [2**63 + 1, 2**64 - 1]
+    assert large.recommend(2**63 + 1, k=2)[0].tolist() == [1, -1]
+    assert large.similar_users(2**63 + 1, k=2)[0].tolist() == [2**64 - 1] * 2  # -1 in uint64
     with pytest.raises(ValueError, match=r"no limits\. Received: from 922337203685477"):
         small.partial_fit(frames[1])
     with pytest.raises(ValueError, match=r"must be from 0 to .* Received: from -1 to -1"):

@@ -441,9 +441,11 @@ class RGFactorizer(Configurable):
     ) -> Solver:
         num_users, num_items = matrix.shape
         weights = np.ones(num_users) if list_weights is None else np.asarray(list_weights, float)
-        if weights.shape != (num_users,) or not np.all(weights >= 0.0):
+        is_number = np.isfinite(weights) & (weights >= 0.0)
+        if weights.shape != (num_users,) or not is_number.all():
             raise refusal(
-                f"`list_weights` must be {num_users} non-negative weights", f"shape {weights.shape}"
+                f"`list_weights` must be {num_users} finite weights, not negative",
+                f"shape {weights.shape}, such as {weights[~is_number][:1]}",
             )
         weights = weights * activity_weights(np.diff(matrix.indptr), self.activity_exponent, group)
         counts = group.total(np.bincount(matrix.indices, minlength=num_items))

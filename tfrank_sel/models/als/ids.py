@@ -67,10 +67,14 @@ def rows(name: str, given: ArrayLike, count: int, ids: Ids | None) -> NDArray[np
 
 
 def named(indices: NDArray[Any], ids: Ids | None) -> NDArray[Any]:
-    """Returns the ids of indices, if there are ids; for -1, the number -1 or the empty text."""
+    """Returns the ids of indices, if there are ids; for -1, the number -1 or the empty text.
+
+    In uint64, -1 is the largest number.
+    """
     if ids is None:
         return indices
-    return np.where(indices < 0, ids.dtype.type(-1 if ids.dtype.kind in "iu" else ""), ids[indices])
+    none = np.array(-1 if ids.dtype.kind in "iu" else "").astype(ids.dtype)
+    return np.where(indices < 0, none, ids[indices])
 
 
 def _is_frame(interactions: Any, fitted: Pair | None) -> bool:

@@ -145,8 +145,12 @@ def divided(
                 "`times` must have a value for each interaction",
                 f"shape {when.shape}, of {len(columns[0])} interactions",
             )
+        if _is_unknown(when).any():
+            raise refusal("`times` must have a value for each interaction", "missing values")
         _, order = np.unique(when, return_inverse=True)  # of any type that can be compared
-        is_held_out = order > np.quantile(order, 1.0 - share, method="lower")
+        latest = np.quantile(order, 1.0 - share, method="lower")
+        # those of the last time, however many, rather than none
+        is_held_out = order > min(latest, order.max(initial=0) - 1)
     train, held_out = (
         as_matrix(tuple(column[chosen] for column in columns), matrix.shape)
         for chosen in (~is_held_out, is_held_out)
@@ -154,6 +158,13 @@ def divided(
     has_others = train.getnnz(axis=1)[:, np.newaxis] > 0
     held_out = as_matrix(held_out.multiply(has_others) - held_out.multiply(train != 0))
     return train, held_out
+
+
+def _is_unknown(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where values are None, NaN or NaT, which are not equal to themselves, or pandas' NA."""
+    if values.dtype.kind != "O":
+        return np.asarray(values != values)
+    return np.array([x is None or str(x) in ("<NA>", "NaT", "nan") for x in values.tolist()], bool)
 
 
 def _check_ids(name: str, ids: NDArray[Any], count: int | None) -> None:
