@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import export
+from tfrank_sel.models import SequenceEncoder
 from tfrank_sel.models.als import RGCross, RGFactorizer
 from tfrank_sel.serving.endpoint import Endpoint, ModelConfig
 
@@ -63,3 +64,10 @@ def test_what_cannot_be_answered_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match=r"the ids of items.*12 different texts"):
         export.factorization(model, tmp_path / "model")
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("wrong", [b"7", 7.0, None, tf.constant("7")], ids=repr)
+def test_ids_of_items_are_texts_or_integers(wrong: object, tmp_path: pathlib.Path) -> None:
+    """Else the text of a value would be that of its type in Python."""
+    with pytest.raises(ValueError, match="`item_ids` must be texts, or integers. Received: such"):
+        export.next_items(SequenceEncoder(2, 4), ["x", wrong], tmp_path / "model")  # type: ignore

@@ -1,5 +1,6 @@
 """Export of recommenders, from the id of a user, or those of a history, to the best items."""
 
+import numbers
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,8 @@ def next_items(
 
     Raises:
         FileExistsError: If `path` exists, or another process is exporting to it.
-        ValueError: If `k` is not positive, or `item_ids` are not one different text for each item.
+        ValueError: If `k` is not positive, or `item_ids` are not one different text, or integer,
+            for each item.
 
     Example:
         >>> from tfrank_sel.models import SequenceEncoder
@@ -133,7 +135,10 @@ def factorization(
 
 
 def _different(name: str, ids: Iterable[Any], count: int) -> list[str]:
-    texts = [str(x) for x in ids]
+    given = list(ids)
+    if others := [x for x in given if not isinstance(x, str | numbers.Integral)]:
+        raise refusal(f"`{name}` must be texts, or integers", f"such as {others[0]!r}")
+    texts = [str(x) for x in given]
     different = len({*texts} - {""})
     if not different == len(texts) == count:
         raise refusal(
