@@ -292,3 +292,26 @@ def test_a_link_of_a_function_equals_the_closed_form(
 def test_no_public_link_is_missing() -> None:
     classes = {x for x in vars(links).values() if isinstance(x, type) and issubclass(x, links.Link)}
     assert classes - {links.Link, links.ElementaryLink} == {type(c.link) for c in LINKS}
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (np.log, {}, r"`function` must return finite values\. Received: nan at x=-4$"),
+        (np.negative, {}, r"`function` must not decrease\. Received: 4, then 3\.99219 at"),
+        (lambda x: 1.0, {}, r"a value for each `x`\. Received: 1 values of 1025$"),
+        (np.tanh, {"high": -5.0}, "`low` must be below `high`"),
+        (np.tanh, {"scale": 0.0}, "`scale` must be positive"),
+    ],
+)
+def test_a_function_that_is_no_link_is_refused_in_one_line(
+    function: Callable[[Array], Array], options: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message), np.errstate(all="ignore"):
+        links.Interpolated.of(function, **{"low": -4.0, "high": 4.0, **options})
+
+
+def test_a_function_may_fall_by_rounding() -> None:
+    link = links.Interpolated.of(lambda x: tf.sigmoid(tf.cast(x, tf.float32)), -40.0, 40.0)
+    assert float(link(tf.constant(0.0))) == pytest.approx(0.5)
+    assert link.values[-1] == 1.0

@@ -17,6 +17,8 @@ from tfrank_sel.ops import bregman
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
+_ROUNDING = 1e-6  # of the largest value, by which those of an increasing function may fall
+
 
 class _ClippedLink(ElementaryLink):
     """A link that is linear within `half_width` of `shift`, and flat beyond."""
@@ -262,10 +264,24 @@ class Interpolated(ElementaryLink):
             **kwargs: `scale` and `shift`.
 
         Raises:
-            ValueError: If the function decreases, or a value is not finite.
+            ValueError: If the function decreases by more than the rounding of float32, a value is
+                not finite, or another argument is out of range.
         """
-        values = np.ravel(function(np.linspace(low, high, count + 1)))
-        return cls(low=low, high=high, values=values.tolist(), **kwargs)
+        cls(low=low, high=high, values=[0.0] * 3, **kwargs)  # refuses them before the function
+        points = np.linspace(low, high, count + 1)
+        values = np.ravel(np.asarray(function(points), np.float64))
+        if len(values) != len(points):
+            counts = f"{len(values)} values of {len(points)}"
+            raise refusal("`function` must return a value for each `x`", counts)
+        for place in np.flatnonzero(~np.isfinite(values))[:1]:
+            raise refusal(
+                "`function` must return finite values", f"{values[place]} at x={points[place]:g}"
+            )
+        rising = np.maximum.accumulate(values)
+        for place in np.flatnonzero(rising - values > _ROUNDING * np.abs(values).max())[:1]:
+            fall = f"{rising[place]:g}, then {values[place]:g} at x={points[place]:g}"
+            raise refusal("`function` must not decrease", fall)
+        return cls(low=low, high=high, values=rising.tolist(), **kwargs)
 
     @property
     def phi_image(self) -> Interval:
