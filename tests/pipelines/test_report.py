@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -230,7 +231,7 @@ def test_nothing_is_warned_of_where_all_of_it_is_put_right(tmp_path):
 
 
 def test_a_position_that_is_no_feature_must_be_corrected(made):
-    def warned(clicks=None, **data):
+    def warned(clicks=None, labels=("0", "1"), **data):
         sections = {
             "clicks": clicks or {},
             "data": {"label": "clicked", "train": str(made.parent / "train.parquet"), **data},
@@ -240,11 +241,13 @@ def test_a_position_that_is_no_feature_must_be_corrected(made):
         job = Job.of(Configuration.model_validate(sections), made)
         found = Run(job, Progress(Console(quiet=True)))
         found.records = Records("", job.inputs.schema())
+        found.splits = {"train": SimpleNamespace(statistics=SimpleNamespace(labels=labels))}
         return [x for x in card.warnings(found) if "position" in x]
 
     [warning] = warned()
     assert warning.startswith("The files have position, and nothing corrects the labels for it.")
     assert warned(propensity="after") == warned(clicks={"position": "position"}) == []
+    assert warned(labels=("0", "1", "3")) == []  # grades are no clicks
 
 
 @pytest.mark.parametrize("is_last", [False, True])

@@ -165,11 +165,13 @@ def positions(run: "Run") -> list[tuple[str, bool]]:
     """
     features, given, data = run.records.layout.features, run.job.inputs, run.configuration.data
     corrected = run.configuration.clicks.position or data.propensity
+    may_be_clicks = {*run.splits["train"].statistics.labels} <= {"0", "1"}
     names = list(features)
     if given is not None and isinstance(given.reader, TableReader):
         names = given.reader.schema(given.sources[0].path).names
     named = [x for x in names if x.lower() in POSITIONS and x != data.label]
-    return [(x, x in features) for x in named if x in features or corrected is None]
+    is_asked = corrected is None and may_be_clicks
+    return [(x, x in features) for x in named if x in features or is_asked]
 
 
 def _of_position(run: "Run") -> Iterator[str]:
