@@ -131,7 +131,6 @@ def test_the_page_begins_with_the_difference_and_what_to_do(page):
     assert steps == [
         "delete after from [features], or, if known before: --allow-leaks 'after'",
         "delete position from [features]",
-        "evaluate on more than 80 queries, or add features that matter",
     ]
 
 
