@@ -5,7 +5,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -58,6 +58,33 @@ class Application(typer.Typer):
             return super(Application, self).command(name, help=text, **given)(take)
 
         return decorate
+
+
+Group: TypeAlias = tuple[Sequence[inspect.Parameter], Callable[..., Any]]
+
+
+def grouped(command: Callable[..., None], groups: Mapping[str, Group]) -> Callable[..., None]:
+    """Gives a command other parameters in the place of some of its own.
+
+    Args:
+        command: The command.
+        groups: For each parameter, those in its place, and the function that makes its value of
+            theirs.
+    """
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        parameters += groups[name][0] if name in groups else [parameter]
+
+    @functools.wraps(command)
+    def grouped_command(**values: Any) -> None:
+        for name, (own, made) in groups.items():
+            values[name] = made(**{x.name: values.pop(x.name) for x in own})
+        command(**values)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    signature = inspect.Signature([x.replace(kind=kind) for x in parameters])
+    vars(grouped_command)["__signature__"] = signature
+    return grouped_command
 
 
 @contextlib.contextmanager

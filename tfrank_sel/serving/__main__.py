@@ -22,7 +22,7 @@ from tfrank_sel.data import stores
 from tfrank_sel.launch import quiet
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serving.limits import Limits
-from tfrank_sel.serving.options import Following, grouped
+from tfrank_sel.serving.options import Following, with_options
 from tfrank_sel.serving.output import unhindered
 from tfrank_sel.serving.status import ServingError
 
@@ -48,7 +48,7 @@ def _commands(version: Version = False) -> None:
 
 
 @app.command()
-@grouped
+@with_options
 def serve(
     *,
     model_base_path: Annotated[

@@ -1,7 +1,6 @@
 """Options of a server: annotated fields of dataclasses, which are also options of a command."""
 
 import dataclasses
-import functools
 import inspect
 import typing
 from collections.abc import Callable
@@ -9,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 from typer.models import OptionInfo
+
+from tfrank_sel import commandline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,29 +48,17 @@ class Following:
     ] = 1.0
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command an option for each annotated field of its parameters that are dataclasses."""
-    parameters: list[inspect.Parameter] = []
-    groups: dict[str, tuple[Any, list[str]]] = {}
+    groups: dict[str, commandline.Group] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         kind: Any = parameter.annotation
-        if not dataclasses.is_dataclass(kind):
-            parameters.append(parameter)
-            continue
-        # Of the constructor itself, since `Checked` takes any argument in `__new__`.
-        fields = inspect.signature(vars(kind)["__init__"]).parameters.values()
-        options = [x for x in fields if _is_option(x)]
-        parameters += (x.replace(kind=parameter.kind) for x in options)
-        groups[parameter.name] = kind, [x.name for x in options]
-
-    @functools.wraps(command)
-    def grouped_command(**values: Any) -> None:
-        for name, (kind, fields) in groups.items():
-            values[name] = kind(**{field: values.pop(field) for field in fields})
-        command(**values)
-
-    vars(grouped_command)["__signature__"] = inspect.Signature(parameters)
-    return grouped_command
+        if dataclasses.is_dataclass(kind):
+            # Of the constructor itself, since `Checked` takes any argument in `__new__`.
+            fields = inspect.signature(vars(kind)["__init__"]).parameters.values()
+            own = [x for x in fields if _is_option(x)]
+            groups[parameter.name] = own, parameter.annotation
+    return commandline.grouped(command, groups)
 
 
 def _is_option(parameter: inspect.Parameter) -> bool:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 import typer
 from pydantic.fields import FieldInfo
 
+from tfrank_sel import commandline
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, Override, load
@@ -119,30 +120,16 @@ def configured(*options: Option) -> Callable[[Command], Command]:
     They stand in the place of the parameter `given`, which is a `Given`.
     """
 
-    def decorate(command: Command) -> Command:
-        own = inspect.signature(command, eval_str=True).parameters
-        added = [option.parameter for option in options]
-        parameters: list[inspect.Parameter] = []
-        for name, parameter in own.items():
-            parameters += added if name == "given" else [parameter]
+    def given(**chosen: Any) -> Given:
+        overrides = [
+            option.override(chosen[option.name])
+            for option in options
+            if option.key and chosen[option.name] not in (None, [], ())
+        ]
+        return Given(chosen.get(CONFIG.name), overrides, chosen.get(SET.name) or ())
 
-        def configured_command(**values: Any) -> None:
-            chosen = {option.name: values.pop(option.name) for option in options}
-            overrides = [
-                option.override(chosen[option.name])
-                for option in options
-                if option.key and chosen[option.name] not in (None, [], ())
-            ]
-            given = Given(chosen.get(CONFIG.name), overrides, chosen.get(SET.name) or ())
-            command(**values, given=given)
-
-        kind = inspect.Parameter.KEYWORD_ONLY
-        signature = inspect.Signature([x.replace(kind=kind) for x in parameters])
-        configured_command.__signature__ = signature  # type: ignore[attr-defined]
-        configured_command.__name__, configured_command.__doc__ = command.__name__, command.__doc__
-        return configured_command
-
-    return decorate
+    parameters = [option.parameter for option in options]
+    return lambda command: commandline.grouped(command, {"given": (parameters, given)})
 
 
 def names(text: str) -> list[str]:
