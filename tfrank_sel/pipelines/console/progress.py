@@ -101,8 +101,8 @@ class Progress:
         """Tells from now on the time that is left.
 
         Args:
-            seconds: Duration of each step on a machine of reference, in order. The last one that
-                is shown, of a second or more, tells how fast this machine is.
+            seconds: Duration of each step on a machine of reference, in order. The last ones that
+                are shown, of a second or more, tell how fast this machine is.
         """
         self._expected = dict(seconds)
         if left := self._left():
@@ -115,7 +115,8 @@ class Progress:
         for name, seconds in self._expected.items():
             if name in self.seconds:
                 left.clear()  # others before it are left out
-                pace = self.seconds[name] / seconds if seconds >= 1.0 else pace
+                if seconds >= 1.0:
+                    pace = 0.5 * (pace + self.seconds[name] / seconds)
             elif step is not None and name == step.name:
                 left = {name: seconds - step.seconds / pace}
             else:
