@@ -38,7 +38,7 @@ class RunStep:
         is_gated: Whether data that fails a gate stops the run before it.
         resumes: Whether it continues after an interruption.
         seconds: The seconds that each shown part of it takes on a machine of reference, and those
-            for a million items.
+            for a million items; of steps after `ingest`, which counts these.
     """
 
     name: str
@@ -213,7 +213,6 @@ STEPS = {
             keys=(*_OF_DATA, "clicks", "features"),
             files=_ingested,
             is_gated=False,
-            seconds={"ingest": (0.1, 60.0)},
         ),
         RunStep(
             "analyze",

@@ -152,11 +152,9 @@ def _values(proto: "tensor_pb2.TensorProto", field: str, dtype: type) -> np.ndar
     values = getattr(proto, field)
     if values and proto.dtype in _PACKED:
         size = len(values) * np.dtype(dtype).itemsize
-        message, start_of_field = proto.SerializeToString(), head(_PACKED[proto.dtype], size)
+        message, tag = proto.SerializeToString(), head(_PACKED[proto.dtype], size)
         start = len(message) - size
-        if (
-            message[start - len(start_of_field) : start] == start_of_field
-        ):  # nothing comes after the field
+        if message[start - len(tag) : start] == tag:  # nothing comes after the field
             return np.frombuffer(message, dtype, offset=start)
     array: np.ndarray = np.empty(len(values), dtype)
     for start in range(0, len(values), _PART):
