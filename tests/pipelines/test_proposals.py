@@ -39,9 +39,10 @@ def log():
     }
 
 
-def config(folder, table, *options):
+def config(folder, table, *options, files=("--data",)):
     parquet.write_table(pyarrow.table(table), folder / "log.parquet")
-    named = ["--data", str(folder / "log.parquet"), "--label", "clicked", "--doc-id", "item"]
+    named = [word for option in files for word in (option, str(folder / "log.parquet"))]
+    named += ["--label", "clicked", "--doc-id", "item"]
     result = CliRunner().invoke(app, ["config", *named, *options])
     assert result.exit_code == 0, result.output
     return tomllib.loads(result.stdout), result.stdout
@@ -69,6 +70,9 @@ def test_columns_of_the_query_identifiers_and_times_are_proposed_as_such(log, tm
     assert "# row_id is omitted: its identifiers almost all differ: 600 in 600 rows" in text
     assert "# rank is omitted: a server does not know it before it ranks" in text
     assert "position" not in found["clicks"]
+    split = ("--train", "--validation", "--test")
+    of_splits, _ = config(tmp_path, table, "--query", "session", files=split)
+    assert of_splits["features"] == found["features"]
 
 
 def test_few_queries_and_columns_that_differ_once_are_of_items(log, tmp_path):

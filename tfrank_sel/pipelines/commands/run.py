@@ -76,7 +76,8 @@ ENSEMBLE = Option(
 )
 OF_RUN = keys("data", "beam", "blessing", "serving", "training")
 OF_COLUMNS = keys(
-    *("data.data", "data.format", "data.query", "data.label", "data.doc_id"),
+    *("data.data", "data.train", "data.validation", "data.test", "data.format"),
+    *("data.query", "data.label", "data.doc_id"),
     *("data.weight", "data.list_weight", "data.propensity", "data.slice_by"),
 )
 
