@@ -6,8 +6,7 @@
 `--data` are folders as in `benchmarks.quality.equal`. `train` trains each member once for each fold
 and seed, and writes its scores of the validation and test lists and its CPU seconds, if it has none
 yet. `judge` adds up the scores of members, standardised in each list as `models.Ensemble` does.
-With `--members`, both leave out the others, and ensembles that have them. Models of other packages
-have the first of the seeds.
+`--members` trains only these; a row has the seeds with which all of its members were trained.
 
 The first table has the CPU seconds of a fold, mean over sets, without reading and preparing its
 lists; NDCG@10 of the validation lists minus that of the default, for choosing a default (the same
@@ -127,16 +126,16 @@ def train(
     """Writes the scores and CPU seconds of the members that have none yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, fold in enumerate(data):
-        keys = [(number, *x) for x in itertools.product(seeds, OWN_SEEDS) if x[1] in names]
+        keys = [(number, *x) for x in itertools.product(seeds, names) if x[1] in OWN_SEEDS]
         if missing := [key for key in keys if not _path(folder, key).exists()]:
             with default.trainer(fold) as trained:
                 for key in missing:
                     _train(trained, fold, key, _path(folder, key))
-        for name in RIVALS.keys() & set(names):
-            path = _path(folder, (number, seeds[0], name))
+        for seed, name in itertools.product(seeds, RIVALS.keys() & set(names)):
+            path = _path(folder, (number, seed, name))
             if not path.exists():
                 began = time.process_time()
-                scores = RIVALS[name](fold, seeds[0])
+                scores = RIVALS[name](fold, seed)
                 _save(path, time.process_time() - began, **scores)
 
 
@@ -162,12 +161,18 @@ def _save(path: pathlib.Path, seconds: float, **scores: Sequence[np.ndarray]) ->
     np.savez(path, seconds=seconds, **parts)
 
 
-def _keys(
-    data: Sequence[dict[str, Lists]], seeds: Sequence[int], names: Iterable[str]
+def _trained(
+    data: Sequence[dict[str, Lists]],
+    folder: pathlib.Path,
+    seeds: Sequence[int],
+    names: Iterable[str],
 ) -> Sequence[tuple[int, int]]:
-    """Each fold and seed."""
-    own = seeds[:1] if RIVALS.keys() & set(names) else seeds
-    return list(itertools.product(range(len(data)), own))
+    """Each fold, with each of the seeds of all members."""
+    numbers = range(len(data))
+    keys = [[(number, seed) for number in numbers] for seed in seeds]
+    files = [[_path(folder, (*x, name)) for x in of_seed for name in names] for of_seed in keys]
+    is_whole = [all(path.exists() for path in of_seed) for of_seed in files]
+    return [x for of_seed in itertools.compress(keys, is_whole) for x in of_seed]
 
 
 def _members(lists: Lists, paths: Sequence[pathlib.Path], part: str) -> Members:
@@ -191,7 +196,7 @@ def _values(
 ) -> equal.Values:
     """NDCG@10 of an ensemble, by seed and list of a part."""
     scores: selection.Scores = {}
-    for number, seed in _keys(data, seeds, shares):
+    for number, seed in _trained(data, folder, seeds, shares):
         paths = [_path(folder, (number, seed, name)) for name in shares]
         members = _members(data[number][part], paths, part)
         if way is None:
@@ -249,31 +254,36 @@ def tables(
     paths: Sequence[pathlib.Path],
     results: pathlib.Path,
     seeds: Sequence[int],
-    names: Sequence[str],
 ) -> str:
     """Returns the tables of the ensembles."""
-    choices = {name: shares for name, shares in CHOICES.items() if set(shares) <= set(names)}
     gaps: dict[str, list[Mapping[str, equal.Gap]]] = collections.defaultdict(list)
-    seconds: dict[str, list[float]] = {name: [] for name in choices}
+    seconds: dict[str, list[float]] = {name: [] for name in CHOICES}
+    counts: dict[str, int] = {}
     levels: list[Mapping[str, float]] = []
     for path in paths:
         data, folder = folds(path), results / path.name
-        for name, shares in choices.items():
-            keys = _keys(data, seeds, shares)
+        for name, shares in CHOICES.items():
+            keys = _trained(data, folder, seeds, shares)
+            counts[name] = len(keys) // len(data)
             files = [_path(folder, (*key, member)) for key in keys for member in shares]
             seconds[name].append(sum(float(np.load(x)["seconds"]) for x in files) / len(keys))
         values = functools.partial(_values, data, folder, seeds)
-        theirs = {name: values({name: 1}, "test") for name in RIVALS if name in names}
+        theirs = {name: values({name: 1}, "test") for name in RIVALS}
         for part in PARTS:
-            own = {name: values(shares, part) for name, shares in choices.items()}
+            own = {name: values(shares, part) for name, shares in CHOICES.items()}
             gaps[part].append(_minus(theirs[TUNED] if part == "test" else own[DEFAULT], own))
-            ways = {name: values(choices[DEFAULT], part, way) for name, way in WAYS.items()}
+            ways = {name: values(CHOICES[DEFAULT], part, way) for name, way in WAYS.items()}
             gaps[f"{part} of ways"].append(_minus(own[DEFAULT], ways))
         ours = {DEFAULT: own[DEFAULT]}
         gaps["others"].append({name: _minus(x, ours)[DEFAULT] for name, x in theirs.items()})
         levels.append({name: x.mean() for name, (x, _) in {TUNED: theirs[TUNED], **own}.items()})
     return "\n\n".join(
-        [_first(gaps, seconds), _others(gaps["others"]), _levels(paths, levels), _ways(gaps)]
+        [
+            _first(gaps, seconds, counts),
+            _others(gaps["others"]),
+            _levels(paths, levels),
+            _ways(gaps),
+        ]
     )
 
 
@@ -293,16 +303,20 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([first, f"|{'---|' * len(head)}", *others])
 
 
-def _first(gaps: Mapping[str, Gaps], seconds: Mapping[str, Sequence[float]]) -> str:
+def _first(
+    gaps: Mapping[str, Gaps], seconds: Mapping[str, Sequence[float]], counts: Mapping[str, int]
+) -> str:
     p_values = equal.corrected({name: _of(name, gaps["test"])[1] for name in seconds})
     rows = []
     for name, of_sets in seconds.items():
         validation = "" if name == DEFAULT else _of(name, gaps["vali"])[0]
         interval, p, lowest = _of(name, gaps["test"])
-        cells = [f"{np.mean(of_sets):.1f}", validation, interval]
+        cells = [str(counts[name]), f"{np.mean(of_sets):.1f}", validation, interval]
         rows.append([name, *cells, f"{p:.3f}", f"{p_values[name]:.3f}", lowest])
     ends = "p, alone", "p", "lowest set"
-    return _table(["models", "CPU s", "validation - default's", "test - LightGBM's", *ends], rows)
+    return _table(
+        ["models", "seeds", "CPU s", "validation - default's", "test - LightGBM's", *ends], rows
+    )
 
 
 def _others(gaps: Gaps) -> str:
@@ -331,10 +345,10 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=pathlib.Path, nargs="+", required=True, help="folders")
     parser.add_argument("--results", type=pathlib.Path, required=True, help="folder of scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of training")
-    parser.add_argument("--members", nargs="+", default=members, choices=members)
+    parser.add_argument("--members", nargs="+", default=members, choices=members, help="to train")
     options = parser.parse_args(given)
     if options.stage == "judge":
-        print(tables(options.data, options.results, options.seeds, options.members))
+        print(tables(options.data, options.results, options.seeds))
         return
     for path in options.data:
         train(folds(path), options.results / path.name, options.seeds, options.members)
