@@ -2,7 +2,7 @@
 
     python -m benchmarks.quality.rg quality --data DIR [--set Gowalla]  # validation, test, time
     python -m benchmarks.quality.rg warm --data DIR [--set Gowalla]     # sweeps after epochs
-    python -m benchmarks.quality.rg ridge --data DIR [--set Gowalla]    # logit norm by lambda
+    python -m benchmarks.quality.rg studies --data DIR                  # the paper's, K = 16
 
 Settings were chosen by validation NDCG@10. It needs the extra `als`, and `implicit` for `quality`.
 """
@@ -24,14 +24,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import keras
 import numpy as np
 import tensorflow as tf
+from scipy import stats
 
-from benchmarks.speed.rg import SETS, K, random_factors, read
+from benchmarks.speed.rg import FILES, SETS, K, low_rank, random_factors, read
 from tfrank_sel.models import als
 from tfrank_sel.models.als import retrieval
 
 # seconds of training so far, the factors of users and of items
 Curve: TypeAlias = Iterator[tuple[float, Any, Any]]
 
+FEW = 16  # factors of studies
 THREADS = len(os.sched_getaffinity(0))
 
 
@@ -116,9 +118,9 @@ def judged(users: Any, items: Any, train: Any, held_out: Any, k: int) -> dict[st
     return retrieval.ranking_quality(ids, held_out)
 
 
-def validator(train: Any, validation: Any) -> Callable[[Any, Any], float]:
-    """Returns what judges factors by NDCG@10, on 10,000 users at most."""
-    some = np.random.default_rng(0).permutation(train.shape[0])[:10_000]
+def validator(train: Any, validation: Any, most: int = 10_000) -> Callable[[Any, Any], float]:
+    """Returns what judges factors by NDCG@10, on a number of users at most."""
+    some = np.random.default_rng(0).permutation(train.shape[0])[:most]
     seen, held_out = train[some], validation[some]
     return lambda users, items: judged(users[some], items, seen, held_out, 10)["ndcg@10"]
 
@@ -232,22 +234,93 @@ def warm(data: pathlib.Path, name: str) -> Iterator[str]:
         yield f"| {epoch} | " + " | ".join(f"{ndcg:.4f}" for ndcg in row) + " |"
 
 
-def ridge(data: pathlib.Path, name: str) -> Iterator[str]:
-    train, validation, _ = read(data, name)
-    yield "| lambda | RG^2 NDCG@10 | logit norm | RG^x NDCG@10 | logit norm |"
-    for strength in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0):
-        row = [f"{strength}"]
+def studies(data: pathlib.Path, _: str) -> Iterator[str]:
+    """Regularisation, sampled negatives and the order of known scores."""
+    yield from regularised(data)
+    yield ""
+    yield from sampled(data)
+    yield ""
+    yield from recovered()
+
+
+def table(*head: Any) -> str:
+    return f"| {' | '.join(map(str, head))} |\n{'|---' * len(head)}|"
+
+
+def regularised(data: pathlib.Path) -> Iterator[str]:
+    """Validation NDCG@10 and the norm of the logits after five sweeps, by lambda."""
+    strengths = (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
+    yield table("NDCG@10, logit norm by lambda", "", *strengths)
+    for name in FILES:
+        train, validation, _ = read(data, name)
+        value = validator(train, validation, 2000)
         for objective in (als.RG2(0.03), als.RGCross(0.03)):
-            model = factorizer(objective, strength, sweeps=10)
-            last = model.fit(train, validation).history_[-1]
-            row += [f"{last['ndcg@10']:.4f}", f"{last['logit_norm']:.2f}"]
-        yield "| " + " | ".join(row) + " |"
+            cells = []
+            for strength in strengths:
+                model = factorizer(objective, strength, num_factors=FEW, sweeps=5).fit(train)
+                ndcg = value(model.user_factors_, model.item_factors_)
+                cells.append(f"{ndcg:.4f}, {model.history_[-1]['logit_norm']:.2f}")
+            yield f"| {name} | {type(objective).__name__} | {' | '.join(cells)} |"
+
+
+def sampled(data: pathlib.Path) -> Iterator[str]:
+    """The error of the gradient in a user's factors of RG^2, by how negatives are drawn."""
+    counts = (64, 256, 1024)
+    yield table("error of the gradient", "negatives", *counts)
+    for name in FILES:
+        train, _, _ = read(data, name)
+        model = factorizer(als.RG2(0.03), 1.0, num_factors=FEW, sweeps=5).fit(train)
+        users, items = model.user_factors_[:50], model.item_factors_
+        popularity = np.asarray(train.sum(axis=0)).ravel() + 1.0
+        # of a user and item, for a gain of 1; RG^2 has their mean over the base weights
+        parts = (1.0 + users @ items.T)[..., None] * items
+        full, rng = parts.mean(axis=1), np.random.default_rng(0)
+        for label, weights in {
+            "uniform": np.ones(len(items)),
+            "popularity^.5, weights 1 / (n p)": popularity**0.5,
+            "popularity, weights 1 / (n p)": popularity,
+            "length of the vector, weights 1 / (n p)": np.linalg.norm(items, axis=1) + 1e-3,
+        }.items():
+            drawn_by = weights / weights.sum()
+            cells = []
+            for count in counts:
+                squares = []
+                for _ in range(20):
+                    places = rng.choice(len(items), count, p=drawn_by)
+                    base = 1.0 / drawn_by[places]
+                    estimate = np.einsum("n,unk->uk", base / base.sum(), parts[:, places])
+                    squares.append(np.sum((estimate - full) ** 2))
+                cells.append(f"{np.sqrt(np.mean(squares) / np.sum(full**2)):.3f}")
+            yield f"| {name} | {label} | {' | '.join(cells)} |"
+
+
+def recovered() -> Iterator[str]:
+    """Kendall's tau of a user's scores and the true ones of five factors; a tenth is positive."""
+    rounds = (1, 2, 5, 10, 20, 40)
+    yield table("Kendall's tau after sweeps, or steps", *rounds)
+    scores, train = low_rank(np.random.default_rng(0))
+    train = train.astype(np.float32)
+    shared = {"num_factors": 5, "num_threads": 1}
+    runs: dict[str, Curve] = {
+        type(objective).__name__: by_sweeps(train, factorizer(objective, 1.0, **shared), rounds[-1])
+        for objective in (als.RG2(0.3), als.RGCross(0.3))
+    }
+    adam = Softmax(rounds[-1], 0.05, (1.0, 1.0), 0.0)
+    runs["softmax, Adam"] = softmax_by_adam(train, adam, random_factors(train.shape, 5))
+    for name, run in runs.items():
+        cells = []
+        for number, (_, users, items) in enumerate(run, start=1):
+            if number in rounds:
+                pairs = zip(users @ items.T, scores, strict=True)
+                taus = [stats.kendalltau(*pair)[0] for pair in pairs]
+                cells.append(f"{np.nanmean(taus):.3f}")  # NaN of a user without a positive
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     runs: dict[str, Callable[..., Iterator[str]]]
-    runs = {f.__name__: f for f in (quality, warm, ridge)}
+    runs = {f.__name__: f for f in (quality, warm, studies)}
     parser.add_argument("run", choices=runs)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--set", choices=SETS, default="MovieLens-1M")

@@ -33,6 +33,7 @@ from tfrank_sel.models import als
 from tfrank_sel.models.als.solver import Solver
 
 SETS = {"MovieLens-1M": "movielens/ml-1m.npz", "Gowalla": "gowalla.npz"}
+FILES = {"MovieLens-100k": "movielens/ml-100k.npz", **SETS}
 K = 64
 # ours, its steps of conjugate gradients, and whether implicit takes three of them
 SWEEPS = (
@@ -45,7 +46,7 @@ SWEEPS = (
 
 def read(data: pathlib.Path, name: str) -> tuple[Any, Any, Any]:
     """Train, validation and test: 80, 10 and 10 of 100 interactions, drawn with a fixed seed."""
-    with np.load(data / SETS[name]) as stored:
+    with np.load(data / FILES[name]) as stored:
         user, item = stored["user"], stored["item"]
     part = np.random.default_rng(0).choice(3, len(user), p=[0.8, 0.1, 0.1])
     shape = (user.max() + 1, item.max() + 1)
@@ -152,10 +153,15 @@ def growth(_: argparse.Namespace) -> Iterator[str]:
         )
 
 
+def low_rank(rng: np.random.Generator) -> tuple[Any, Any]:
+    """Scores of five factors, and the tenth of the pairs with the highest scores."""
+    scores = rng.normal(size=(500, 5)) @ rng.normal(size=(5, 300))
+    return scores, sp.csr_matrix((scores > np.quantile(scores, 0.9)).astype(float))
+
+
 def descent(_: argparse.Namespace) -> Iterator[str]:
     rng = np.random.default_rng(0)
-    scores = rng.normal(size=(500, 5)) @ rng.normal(size=(5, 300))
-    train = sp.csr_matrix((scores > np.quantile(scores, 0.9)).astype(float))
+    _, train = low_rank(rng)
     yield "| objective | " + " | ".join(f"sweep {n}" for n in (1, 5, 10, 20, 40)) + " | rate |"
     for objective in (als.RG2(0.3), als.RGCross(0.3), als.RGCross(0.3, joint=True)):
         counts = [np.asarray(np.maximum(train.sum(axis=a), 1)).ravel() ** 0.5 for a in (1, 0)]
