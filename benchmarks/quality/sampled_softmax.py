@@ -15,6 +15,8 @@ bootstrap over users. `--data` names a file of the arrays `user` and `item`, fro
   the differences of scores: `1 + tanh(d / 2)`, which is two sigmoids, or `1 + atan(d)`.
 * BSL: Wu et al., BSL: Understanding and Improving Softmax Loss, 2024. A temperature for positives,
   of 0.5 or 2 times that for negatives.
+* RG^2: Pu et al., NDCG-Consistent Softmax Approximation, 2025, as the mean expansion of a softmax
+  of one positive and the 512 negatives.
 """
 
 import argparse
@@ -46,12 +48,14 @@ SEEDS = range(3)
 ALONE = [(x,) for x in (0.07, 0.1, 0.14, 0.2, 0.28, 0.4)]
 TEMPERATURES = (0.1, 0.2, 0.4)
 PSL_LINKS = (links.Sigmoid(), links.Sum([links.Constant(), links.Arctan()]))
+RG = "`RG2Loss(alpha=1/n, target=0)`"
 SETTINGS: dict[str, list[tuple[Any, ...]]] = {
     "`SoftmaxLoss`": ALONE,
     "`InfoNCELoss`": ALONE,
     "SL@K": list(itertools.product(TEMPERATURES, (0.3, 1.0))),
     "PSL": list(itertools.product(TEMPERATURES, PSL_LINKS)),
     "BSL": list(itertools.product(TEMPERATURES, (0.5, 2.0))),
+    RG: [(x,) for x in (0.2, 0.3, 0.45, 0.7, 1.0, 1.5)],
 }
 
 
@@ -59,6 +63,7 @@ def loss_of(name: str, temperature: float, other: Any = None) -> Loss:
     """The loss of a row of the table, with one setting."""
     softmax = losses.SoftmaxLoss(temperature=temperature)
     info_nce = losses.InfoNCELoss(temperature=temperature)
+    rg = losses.RG2Loss(alpha=1.0 / NEGATIVES, target=0.0)
 
     def listwise(positive: tf.Tensor, negative: tf.Tensor, loss: Any, weights: Any) -> tf.Tensor:
         labels = tf.concat([tf.ones_like(positive), tf.zeros_like(negative)], axis=1)
@@ -78,6 +83,9 @@ def loss_of(name: str, temperature: float, other: Any = None) -> Loss:
             gain = of_positive * tf.reduce_logsumexp(positive / of_positive, axis=1)
             cost = temperature * tf.reduce_logsumexp(negative / temperature, axis=1)
             return tf.reduce_mean(cost - gain) / temperature
+        if name == RG:  # negatives alone stand for all items
+            parts = positive / temperature, negative / temperature
+            return listwise(*parts, rg, tf.zeros_like(positive))
         loss = softmax if name == "`SoftmaxLoss`" else info_nce
         return listwise(positive, negative, loss, tf.ones_like(positive))
 
@@ -182,10 +190,11 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=pathlib.Path, required=True, help="File of interactions.")
-    data = Data(parser.parse_args().data)
-    base = None
+    parser.add_argument("--losses", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    options = parser.parse_args()
+    data, base = Data(options.data), None
     print(f"| loss | setting | Recall@20 | NDCG@20 | - the first row (95 %) |\n{'|---' * 5}|")
-    for name in SETTINGS:
+    for name in options.losses:
         setting, (recall, ndcg) = row(data, name)
         base = ndcg if base is None else base
         low, high = interval(ndcg - base)
