@@ -201,8 +201,8 @@ def test_a_loss_with_a_cap_tells_nothing_above_it_apart(a: float, b: float) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"scores": range(100), "cap": 80.0}, "`cap` must be above the beginning of the region"),
-        ({"scores": range(100), "cap": 95.0, "at": 95.0}, "must be above the beginning"),
+        ({"scores": range(100), "cap": 80.0}, "`cap` must be above 89, where the region begins"),
+        ({"scores": range(100), "cap": 95.0, "at": 95.0}, "must be above 95, where"),
         ({"cap": 95.0}, "`cap` requires 'high_score', `scores`"),
         ({"scores": range(100), "cap": 95.0, "ranking": True}, "ranking=False. Received: cap=95"),
     ],

@@ -265,8 +265,8 @@ def best_bias(
         0.992
 
     Reference:
-        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
-        wide underspecification.
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446):
+        underspecification. Proposition 1 is the case of equal predictions.
     """
     return _best_bias(link, *_weighted(weights, 1, predicted=predicted, observed=observed))
 

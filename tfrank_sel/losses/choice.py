@@ -167,8 +167,10 @@ def design(
         return _made(recipe, at, width, sensitivity, (at - width, at, at + width), share, kwargs)
     lists = _lists(scores, share)
     if cap is not None:
-        if not (_bounds(lists, share)[1] if at is None else at) < cap:
-            raise refusal("`cap` must be above the beginning of the region", cap=cap)
+        begin = _bounds(lists, share)[1] if at is None else at
+        if not begin < cap:
+            rule = f"must be above {begin:g}, where the region begins: take a larger `share`"
+            raise refusal(f"`cap` {rule}", cap=cap)
         # below the cap, where the slope is that of the region
         lists = np.minimum(lists, cap - 1e-9 * np.nanstd(lists))
     first = None
