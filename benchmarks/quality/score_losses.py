@@ -79,6 +79,20 @@ def scalar(link: links.Link) -> Loss:
     return of(losses.MatchingLoss(link, reduction="sum"))
 
 
+def pairs(link: links.Link) -> Row:
+    """A loss of differences within random parts of ten items or a few more, for time.
+
+    Outputs of the best model may be off by a constant.
+    """
+    loss = losses.ContrastiveMatchingLoss(link, reduction="sum")
+
+    def summed(y: tf.Tensor, z: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        size = y.shape[-1] // (y.shape[-1] // 10)  # items of a list are in random order
+        return loss(*(tf.reshape(a * (x - b), [-1, size]) for x in (y, z)))
+
+    return Row(summed, powers(0.25, 0.5, 1.0, 2.0), matches=False)
+
+
 def softmax(scaling: links.Link, gamma: float) -> Loss:
     return of(losses.SelectiveSoftmaxLoss(scaling, gamma, reduction="sum"))
 
@@ -96,6 +110,7 @@ WINDOWS = [(2.0 / (y - x), (x + y) / 2.0) for x in (-0.5, 0.0) for y in (1.5, 3.
 STEEP = [(1.0, 0.5), (2.0, 0.5), (4.0, 0.5), (4.0, 1.0)]
 EXP, SIGMOID = links.Exp(), links.Sigmoid()
 CAPPED = links.Capped(links.Exp(), upper=2.0)
+BOUNDED_SINH = links.Capped(links.Sinh(), lower=-3.0, upper=3.0)
 
 SIMPLE: dict[str, Row] = {
     "square": Row(alone(lambda y, z, a, b: tf.square(z - y))),
@@ -144,6 +159,8 @@ MATCHING: dict[str, Row] = {
     "`SelectiveSoftmaxLoss(Sigmoid)`": Row(softmax(SIGMOID, 1.0), STEEP),
     "`SelectiveSoftmaxLoss(Exp)`": Row(softmax(EXP, 1.0), powers(0.25, 0.5, 1.0, 2.0)),
     "`SelectiveSoftmaxLoss(Exp, gamma=5)`": Row(softmax(EXP, 5.0), powers(0.25, 0.5, 1.0, 2.0)),
+    "`ContrastiveMatchingLoss(Tanh)`": pairs(links.Tanh()),
+    "`ContrastiveMatchingLoss(Capped(Sinh))`": pairs(BOUNDED_SINH),
 }
 DESIGNED = {
     "`design(scores=labels)`": Row(None),
