@@ -69,5 +69,5 @@ def test_what_cannot_be_answered_is_refused(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("wrong", [b"7", 7.0, None, tf.constant("7")], ids=repr)
 def test_ids_of_items_are_texts_or_integers(wrong: object, tmp_path: pathlib.Path) -> None:
     """Else the text of a value would be that of its type in Python."""
-    with pytest.raises(ValueError, match="`item_ids` must be texts, or integers. Received: such"):
+    with pytest.raises(ValueError, match="`item_ids` must be texts, or integers"):
         export.next_items(SequenceEncoder(2, 4), ["x", wrong], tmp_path / "model")  # type: ignore

@@ -124,11 +124,23 @@ def test_the_export_answers_ids_as_the_model(tmp_path: pathlib.Path) -> None:
     assert served(tf.zeros([2, 0], tf.string))["items"].shape == (2, 4)
 
 
+def test_histories_may_be_ragged() -> None:
+    encoder = made()
+    best, scores = encoder.best(tf.ragged.constant([[3, 9, 4], [5]]), 4)
+    expected = encoder.best([[3, 9, 4], [5, 0, 0]], 4)
+    np.testing.assert_array_equal(best, expected[0])
+    np.testing.assert_array_equal(scores, expected[1])
+
+
 def test_what_does_not_fit_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="`num_heads` must divide `num_factors`"):
         models.SequenceEncoder(3, 4, num_heads=3)
     with pytest.raises(ValueError, match="at most `max_length` = 6 positions"):
         made()(np.ones([1, 7], np.int32))
+    of_any_length = tf.function(made(), [tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    assert of_any_length(np.ones([1, 6], np.int32)).shape == (1, 6, 8)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most `max_length` = 6 positions"):
+        of_any_length(np.ones([1, 7], np.int32))
     with pytest.raises(ValueError, match="`k` must be positive"):
         made().best(HISTORY, 0)
     for ids in (["a"] * NUM_ITEMS, ["", *map(str, range(NUM_ITEMS - 1))], ["a"]):

@@ -21,6 +21,7 @@ class SequenceEncoder(Configurable, keras.Model):
 
     A state `p` depends on the item of its position and those before it. The logit of each item as
     the next one is its product with the item's vector, `p . q_i`: train by `losses.CatalogueLoss`.
+    Metrics of `compile` would take the states for scores of items: measure what `best` returns.
 
     ```
     x      = sqrt(num_factors) * input[item] + position     # input = q, if tied
@@ -134,11 +135,11 @@ class SequenceEncoder(Configurable, keras.Model):
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Returns the state of each position."""
+        expected = f"sequences must have at most `max_length` = {self.max_length} positions"
         if (inputs.shape[1] or 0) > self.max_length:
-            raise refusal(
-                f"sequences must have at most `max_length` = {self.max_length} positions",
-                f"shape {inputs.shape}",
-            )
+            raise refusal(expected, f"shape {inputs.shape}")
+        if inputs.shape[1] is None:  # a GPU would take zeros for the positions beyond
+            tf.debugging.assert_less_equal(tf.shape(inputs)[1], self.max_length, expected)
         mask = self.compute_mask(inputs)
         places = tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
         states = math.sqrt(self.num_factors) * self.input_items(inputs) + self.positions(places)
@@ -172,9 +173,9 @@ class SequenceEncoder(Configurable, keras.Model):
         The logits of a part of the catalogue at a time are in memory.
 
         Args:
-            histories: Numbers of items, `[batch_size, length]`, 0 for padding. Their last
-                `max_length` items give the state, and all of them are left out. Without an item,
-                all scores are 0.
+            histories: Numbers of items, `[batch_size, length]`, dense or ragged, 0 for padding. The
+                last `max_length` items of each give the state, and all of them are left out.
+                Without an item, all scores are 0.
             k: Number of items; positive.
 
         Returns:
@@ -186,6 +187,8 @@ class SequenceEncoder(Configurable, keras.Model):
         """
         if k < 1:
             raise refusal("`k` must be positive", k=k)
+        if isinstance(histories, tf.RaggedTensor):
+            histories = histories.to_tensor()
         seen = tf.pad(tf.cast(histories, tf.int32), [[0, 0], [1, 0]])  # at least one position
         order = tf.argsort(tf.cast(seen > 0, tf.int32), axis=1, stable=True)
         recent = tf.gather(seen, order, batch_dims=1)[:, -self.max_length :]
