@@ -5,11 +5,12 @@
 Data, splits and rules are those of `benchmarks.quality.leave_one_out`, which has ALS.
 
 The encoder is a `SequenceEncoder` of one block and the last 20 items, trained by Adam in steps of
-256 sequences, on one thread. Settings of each loss are a learning rate, and item vectors that start
-at random or from `RGFactorizer`. Each is trained for `--seconds` of CPU time, those of that
-factorisation included; those of the best validation NDCG@10 are trained anew, with all items but
-those of the test, as often as `--seeds`. RG^2 and RG^x have no logits: their items are solved by
-`als.ItemSolver` after each epoch. What `--results` holds is not computed again.
+256 sequences of about equal lengths, on one thread. Its vectors of items, and its own vectors of
+inputs, start from `RGFactorizer`, which is a row of its own, or with `--start random`. Each loss is
+trained for `--seconds` of CPU time, those of that factorisation included, with all items but those
+of the test, as often as `--seeds`; of several `--rates`, the learning rate is that of the best
+validation NDCG@10. RG^2 and RG^x have no logits: their items are solved by `als.ItemSolver` after
+each epoch. What `--results` holds is not computed again.
 """
 
 import argparse
@@ -30,13 +31,12 @@ import tensorflow as tf
 
 from benchmarks.quality import leave_one_out
 from benchmarks.quality.leave_one_out import FACTORS, SETS, Split, judged, nearest, stored
-from benchmarks.quality.recommendation import arguments, over_seeds
+from benchmarks.quality.recommendation import arguments, by_popularity, by_products, over_seeds
 from tfrank_sel import losses, models
 from tfrank_sel.models import als
 from tfrank_sel.models.als import retrieval
 
 LENGTH, BATCH, NEGATIVES, ALPHA = 20, 256, 256, 0.0025
-GRID = [{"rate": 0.003, "from ALS": start} for start in (0, 1)]
 Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 # a loss of the embedding of the items, and their frequencies
 Make = Callable[[keras.layers.Embedding, np.ndarray], Loss]
@@ -48,6 +48,19 @@ def by_successors(of: Split) -> Callable[[], np.ndarray]:
     pairs = inputs[inputs > 0] - 1, targets[inputs > 0] - 1
     size = of.matrix.shape[1]
     return nearest(of, sp.csr_matrix((np.ones(len(pairs[0])), pairs), (size, size)))
+
+
+def factorized(of: Split, factors: int, seed: int) -> als.RGFactorizer:
+    """RG^x without the order of items, with the settings of the best validation in its table."""
+    model = als.RGFactorizer(
+        als.RGCross(0.02),
+        factors,
+        regularization=0.6,
+        sweeps=FACTORS[factors],
+        num_threads=1,
+        seed=seed,
+    )
+    return model.fit(of.matrix)
 
 
 def of_positions(function: Any) -> Any:
@@ -117,6 +130,24 @@ LOSSES: dict[str, Make] = {
 }
 
 
+def batches(inputs: np.ndarray, targets: np.ndarray, seed: int | None = None) -> tf.data.Dataset:
+    """Windows of about equal lengths, without the padding that all have; shuffled with a seed."""
+    lengths, random = np.count_nonzero(inputs, axis=1), np.random.default_rng(seed)
+
+    def arrays() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        order = random.permutation(len(inputs))
+        order = order[np.argsort(lengths[order], kind="stable")]
+        starts = np.arange(0, len(order), BATCH)
+        for start in starts if seed is None else random.permutation(starts):
+            rows = order[start : start + BATCH]
+            first = LENGTH - lengths[rows].max()
+            yield inputs[rows, first:], targets[rows, first:]
+
+    kinds = (tf.TensorSpec([None, None], tf.int32),) * 2
+    data = tf.data.Dataset.from_generator(arrays, output_signature=kinds)
+    return data.apply(tf.data.experimental.assert_cardinality(-(-len(inputs) // BATCH)))
+
+
 class Clock(keras.callbacks.Callback):
     """Ends a training after CPU seconds."""
 
@@ -131,32 +162,28 @@ class Clock(keras.callbacks.Callback):
 
 
 def train(
-    of: Split, name: str, factors: int, seconds: float, settings: dict[str, float], seed: int
+    of: Split, name: str, factors: int, seconds: float, start: str, rate: float, seed: int
 ) -> dict[str, float]:
     """Trains an encoder; its quality, seconds and epochs."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(seed)
     clock = Clock(seconds)
     num_items = of.matrix.shape[1]
-    encoder = models.SequenceEncoder(num_items, factors, num_blocks=1, max_length=LENGTH)
-    if settings["from ALS"]:
-        start = als.RGFactorizer(
-            als.RGCross(0.02),
-            factors,
-            regularization=0.6,
-            sweeps=FACTORS[factors],
-            num_threads=1,
-            seed=seed,
-        ).fit(of.matrix)
-        encoder.items.set_weights([np.pad(start.item_factors_, [(1, 0), (0, 0)])])
+    encoder = models.SequenceEncoder(
+        num_items, factors, num_blocks=1, max_length=LENGTH, tied=False
+    )
+    if start == "ALS":
+        vectors = factorized(of, factors, seed).item_factors_
+        norm = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
+        vectors = np.pad(vectors, [(1, 0), (0, 0)])
+        encoder.items.set_weights([vectors])
+        encoder.input_items.set_weights([vectors / norm])
     inputs, targets = of.train.windows(LENGTH)
     counts = np.bincount(targets[targets > 0], minlength=num_items + 1)[1:]
-    solvers = [als.ItemSolver(inputs, targets, num_threads=1)] if name.startswith("RG") else []
-    optimizer = keras.optimizers.Adam(settings["rate"])
-    encoder.compile(optimizer, LOSSES[name](encoder.items, counts))
-    encoder.fit(
-        inputs, targets, batch_size=BATCH, epochs=1000, verbose=0, callbacks=[*solvers, clock]
-    )
+    is_solved = name.startswith("RG")
+    solvers = [als.ItemSolver(batches(inputs, targets), num_threads=1)] if is_solved else []
+    encoder.compile(keras.optimizers.Adam(rate), LOSSES[name](encoder.items, counts))
+    encoder.fit(batches(inputs, targets, seed), epochs=1000, verbose=0, callbacks=[*solvers, clock])
     spent, states = time.process_time() - clock.began, []
     for rows in np.array_split(of.train.histories(LENGTH), max(1, len(of.target.indptr) // 1024)):
         states.append(np.asarray(encoder.predict_on_batch(rows)[:, -1], np.float32))
@@ -172,23 +199,36 @@ def train(
 def rows(
     data: Callable[[int], Split], results: pathlib.Path, options: argparse.Namespace
 ) -> Iterator[tuple[str, str, list[dict[str, float]]]]:
-    """Each loss, its settings, and its results by seed; `data(2)` is for validation."""
+    """Each model, its settings, and its results by seed; `data(2)` is for validation."""
     results.mkdir(parents=True, exist_ok=True)
-    successors = "successors of the last item"
-    path = results / f"{successors}.json"
-    yield successors, "", [stored(path, lambda: judged(data(1), by_successors))]
 
-    def found(name: str, last: int, settings: dict[str, float], seed: int = 0) -> dict[str, float]:
-        size = options.factors, options.seconds
-        key = " ".join(map(str, (name, last, *size, *settings.values(), seed)))
-        path = results / f"{key}.json"
-        return stored(path, lambda: train(data(last), name, *size, settings, seed))
+    def by_als(of: Split, seed: int) -> Callable[[], np.ndarray]:
+        model = factorized(of, options.factors, seed)
+        return by_products(of.matrix, model.user_factors_, model.item_factors_)
+
+    for name, fit, seeds in (
+        ("popularity", lambda of, _: by_popularity(of.matrix), 1),
+        ("successors of the last item", lambda of, _: by_successors(of), 1),
+        (f"RG^x by ALS, K = {options.factors}", by_als, options.seeds),
+    ):
+
+        def made(seed: int, fit: Any = fit) -> dict[str, float]:
+            return judged(data(1), lambda of: fit(of, seed))
+
+        paths = [results / f"{name} {seed}.json" for seed in range(seeds)]
+        yield name, "", [stored(x, functools.partial(made, i)) for i, x in enumerate(paths)]
+
+    def found(name: str, last: int, rate: float, seed: int = 0) -> dict[str, float]:
+        sizes = options.factors, options.seconds, options.start
+        path = results / f"{' '.join(map(str, (name, last, *sizes, rate, seed)))}.json"
+        return stored(path, lambda: train(data(last), name, *sizes, rate, seed))
 
     for name in options.losses:
-        of_validation = [found(name, 2, settings)["ndcg@10"] for settings in GRID]
-        best = GRID[int(np.argmax(of_validation))]
-        runs = [found(name, 1, best, seed) for seed in range(options.seeds)]
-        yield name, ", ".join(f"{key} {value:g}" for key, value in best.items()), runs
+        rate, *others = options.rates
+        if others:
+            rate = max(options.rates, key=lambda rate: found(name, 2, rate)["ndcg@10"])
+        runs = [found(name, 1, rate, seed) for seed in range(options.seeds)]
+        yield name, f"start {options.start}, rate {rate:g}", runs
 
 
 def main() -> None:
@@ -196,9 +236,11 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["Beauty", "Sports"])
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
-    parser.add_argument("--factors", type=int, choices=FACTORS, default=64)
-    parser.add_argument("--seconds", type=float, default=300, help="CPU time of a training")
-    parser.add_argument("--seeds", type=int, default=5, help="number of fits of each row")
+    parser.add_argument("--factors", type=int, choices=FACTORS, default=256)
+    parser.add_argument("--start", choices=["ALS", "random"], default="ALS")
+    parser.add_argument("--rates", nargs="+", type=float, default=[0.001, 0.003])
+    parser.add_argument("--seconds", type=float, default=90, help="CPU time of a training")
+    parser.add_argument("--seeds", type=int, default=3, help="number of fits of each row")
     options = parser.parse_args()
     for name in options.sets:
         head = [name, "settings", "NDCG@10", "Recall@10", "CPU s", "epochs"]
