@@ -177,7 +177,7 @@ def train(
         norm = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
         vectors = np.pad(vectors, [(1, 0), (0, 0)])
         encoder.items.set_weights([vectors])
-        encoder.input_items.set_weights([vectors / norm])
+        encoder.items_of_inputs.set_weights([vectors / norm])
     inputs, targets = of.train.windows(LENGTH)
     counts = np.bincount(targets[targets > 0], minlength=num_items + 1)[1:]
     is_solved = name.startswith("RG")

@@ -72,7 +72,7 @@ def test_learns_a_cycle_and_is_saved(
     encoder.fit(inputs, targets, batch_size=64, epochs=15, verbose=0)
     best, _ = encoder.best(inputs, 1)
     assert np.mean(best[:, 0] == targets[:, -1]) > 0.9
-    assert (encoder.input_items is encoder.items) == tied
+    assert (encoder.items_of_inputs is encoder.items) == tied
 
     encoder.save(tmp_path / "encoder.keras")
     loaded = keras.models.load_model(tmp_path / "encoder.keras")

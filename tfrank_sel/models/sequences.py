@@ -52,7 +52,7 @@ class SequenceEncoder(Configurable, keras.Model):
 
     Attributes:
         items: The `keras.layers.Embedding` of the items, for `losses.CatalogueLoss`.
-        input_items: That of the inputs, which is `items` if `tied`.
+        items_of_inputs: That of the inputs, which is `items` if `tied`.
 
     Raises:
         ValueError: If an argument is out of range, or a sequence is longer than `max_length`.
@@ -102,7 +102,7 @@ class SequenceEncoder(Configurable, keras.Model):
         layers, each = keras.layers, range(num_blocks)
         size, dtype = num_factors, self.dtype_policy
         self.items = layers.Embedding(num_items + 1, size, mask_zero=True, dtype=dtype)
-        self.input_items = (
+        self.items_of_inputs = (
             self.items if tied else layers.Embedding(num_items + 1, size, dtype=dtype)
         )
         self.positions = layers.Embedding(max_length, size, dtype=dtype)
@@ -121,13 +121,13 @@ class SequenceEncoder(Configurable, keras.Model):
     def build(self, input_shape: Any) -> None:
         """Creates the weights, for `[batch_size, length]`."""
         self.built = True
+        for layer in (self.items, self.items_of_inputs, self.positions):
+            if not layer.built:
+                layer.build(None)
         if not keras_versions.IS_KERAS_3:  # where attention is built by a call only
             self(tf.zeros([1, self.max_length], tf.int32))
             return
         states = (None, None, self.num_factors)
-        for layer in (self.items, self.input_items, self.positions):
-            if not layer.built:
-                layer.build()
         for layer in self.attentions:
             layer.build(states, states)
         for layer in (*self.norms, self.last_norm, *self.hidden, *self.linear):
@@ -142,7 +142,7 @@ class SequenceEncoder(Configurable, keras.Model):
             tf.debugging.assert_less_equal(tf.shape(inputs)[1], self.max_length, expected)
         mask = self.compute_mask(inputs)
         places = tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
-        states = math.sqrt(self.num_factors) * self.input_items(inputs) + self.positions(places)
+        states = math.sqrt(self.num_factors) * self.items_of_inputs(inputs) + self.positions(places)
         states = self.drop(states, training=training)
         norms = self.norms[::2], self.norms[1::2]
         blocks = zip(*norms, self.attentions, self.hidden, self.linear, strict=True)
