@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tests.pipelines.test_main import invoke
 from tfrank_sel import data, losses
+from tfrank_sel.data.schema import Schema
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration
@@ -162,6 +163,30 @@ def test_a_headline_is_of_clicks_and_slices_that_lose_are_named():
         "Worse on 1 of 4 values of slices: "
         "all: -4.0 % NDCG@10, compared with the baseline (-6.0 to -2.0)"
     )
+
+
+def test_a_model_that_a_simple_ranking_beats_is_told_so_first(made):
+    def compared(baseline, high):
+        return {"NDCG@10": MetricComparison(baseline, 0.5, -0.08, high, 50)}
+
+    simple = {"price alone": compared(0.53, -0.01), "popularity": compared(0.54, -0.01)}
+    simple["odd"] = compared(0.55, 0.01)
+    found = Evaluation({"all": compared(0.52, 0.02)}, {}, simple=simple)
+    run = SimpleNamespace(
+        configuration=Configuration(),
+        evaluation=found,
+        output=made,
+        records=Records("", Schema({}, {})),
+        job=SimpleNamespace(inputs=None),
+        splits={"train": SimpleNamespace(statistics=SimpleNamespace(labels=()))},
+    )
+    [first, *_] = verdict.Verdict.of(run).next
+    assert first == (
+        "add features that matter before you serve the model: NDCG@10 0.500, popularity 0.540: "
+        "significant loss (-0.080 to -0.010)"
+    )
+    run.evaluation = dataclasses.replace(found, simple={"odd": simple["odd"]})
+    assert "before you serve" not in str(verdict.Verdict.of(run).next)
 
 
 def test_the_page_judges_in_sentences(page):

@@ -119,6 +119,16 @@ def _worse(
     yield from ((key, compared) for _, key, compared in found)
 
 
+def _beaten(evaluation: Evaluation, metric: str) -> str:
+    """The best ranking than which the model is significantly worse; empty if none is."""
+    others = {evaluation.against: evaluation.overall, **evaluation.simple}
+    better = {name: x[metric] for name, x in others.items() if x[metric].high < 0.0}
+    if not better:
+        return ""
+    name = max(better, key=lambda x: better[x].baseline)
+    return better[name].told(metric, name)
+
+
 def _beside(evaluation: Evaluation) -> dict[str, Mapping[str, MetricComparison]]:
     """What the headline does not tell: the slices of some queries, and all if it is of clicks."""
     all_ = max((x.queries for x in evaluation.overall.values()), default=0)
@@ -133,6 +143,8 @@ def _beside(evaluation: Evaluation) -> dict[str, Mapping[str, MetricComparison]]
 def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Iterator[str]:
     configuration, evaluation = run.configuration, run.evaluation
     rules = configuration.blessing
+    if better := _beaten(evaluation, rules.metric):
+        yield f"add features that matter before you serve the model: {better}"
     leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
     late = dict.fromkeys(whole(x.feature) for x in leaks)
     if names := ", ".join(x for x in late if x not in rules.allow_leaks):
