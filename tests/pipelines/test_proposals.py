@@ -8,6 +8,8 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+from tfrank_sel.data.formats import tables
+from tfrank_sel.data.schema import Columns
 from tfrank_sel.pipelines.__main__ import app
 
 SESSIONS, SIZE, QUERIES = 120, 5, 24
@@ -116,6 +118,29 @@ def test_no_correction_is_proposed_where_there_is_none(log, tmp_path, changed, o
     table = {name: x for name, x in {**log, **changed}.items() if x is not None}
     found, _ = config(tmp_path, table, "--query", "session", *options)
     assert (found["data"]["query"], "position" in found["clicks"]) == ("session", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind"),
+    [
+        ("userid", [7, 8, 9], "category"),
+        ("Visitor", [7, 8, 9], "category"),
+        ("new_visitor", [0, 1, 1], "number"),
+        ("paid", [7, 8, 9], "number"),
+        ("hash", [2**62, 5**20, 3**30], "category"),
+        ("ns", [x * 10**18 for x in (2, 3, 4)], "number"),
+        ("day", ["20240110", "20240229", None], "timestamp"),
+        ("created_at", ["2024-01-10T11:12:13Z", "2024-01-11 01:02:03", None], "timestamp"),
+        ("date", ["20240110", "20240230", "20240229"], "category"),
+        ("day", ["1", "2", "3"], "category"),
+        ("day", [1, 2, 3], "number"),
+    ],
+    ids=str,
+)
+def test_names_and_values_tell_identifiers_and_times(name, values, kind):
+    table = pyarrow.table({name: [values[i % 3] for i in range(60)]})
+    features, _ = tables.propose(table.schema, table, Columns())
+    assert features[name].type == kind
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,12 @@ _PARTS = 4  # of a file, in a sample
 TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
 _MOST_DISTINCT = 0.9  # of the values of a category
 _QUERIES = 20  # with several rows: in fewer, a column of items may be constant by chance
-_IDENTIFIER = re.compile(r"(?:^|[\W_])(?i:u|uu|gu)?(?i:id)$|[a-z]I[dD]$")
-_TIME = re.compile(r"(?:^|[\W_])(?:ts|at|date|(?:date)?time|(?:time)?stamp)$", re.IGNORECASE)
+_WHO = "user|visitor|session|customer|client|account|device|item|product|doc"
+_IDENTIFIER = re.compile(
+    rf"(?:^|[\W_])(?i:u|uu|gu|{_WHO})?(?i:id)$|[a-z]I[dD]$|^(?i:user|visitor|session|customer)$"
+)
+_TIME = re.compile(r"(?:^|[\W_])(?:ts|at|date|day|(?:date)?time|(?:time)?stamp)$", re.IGNORECASE)
+_ISO = r"^(?:19|20)[0-9]{2}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4}$)"  # 2024-02-29..., 20240229
 _SECONDS = (1e9, 3e9)  # since 1970: 2001 to 2065
 # what a column with a role must be
 TEXT: tuple[str, Feature] = ("of type text", Category())
@@ -351,8 +355,10 @@ def propose(
 
     Integers, floats and decimals become `Number`, Booleans `Bool`, dates and times `Timestamp`,
     texts that repeat `Category`, lists of numbers of one size `Vector`, and lists of texts `Set`.
-    Integers are a `Category` if their name ends in "id", and a `Timestamp` if it is that of a time
-    and they may be seconds since 1970. A column that is `constant` in each query is of the query.
+    Integers are a `Category` if their name ends in "id" or is that of a user, or if they are as
+    large and far apart as hashes. Integers that may be seconds since 1970, and texts of dates, are
+    a `Timestamp` if their name is that of a time. A column that is `constant` in each query is of
+    the query.
 
     Args:
         schema: The Arrow schema of the table.
@@ -490,20 +496,34 @@ def _type(field: Any, column: Any) -> Feature | str:
         return Bool()
     if types.is_temporal(kind):
         return Timestamp(parts=True)
-    is_identifier = types.is_integer(kind) and bool(is_encoded or _IDENTIFIER.search(field.name))
+    if _TIME.search(field.name) and _are_times(column):
+        return Timestamp(parts=True)
+    is_identifier = types.is_integer(kind) and bool(
+        is_encoded or _IDENTIFIER.search(field.name) or _are_hashes(column)
+    )
     if arrays.is_number(kind) and not is_identifier:
-        return Timestamp(parts=True) if _is_time(field.name, column) else Number()
+        return Number()
     if distinct > _MOST_DISTINCT * present:
         values = "identifiers" if is_identifier else "texts"
         return f"its {values} almost all differ: {distinct} in {present} rows"
     return Category(dtype="int64") if is_identifier else Category()
 
 
-def _is_time(name: str, column: Any) -> bool:
-    if not arrays.arrow().types.is_integer(column.type) or not _TIME.search(name):
+def _are_times(column: Any) -> bool:
+    pa = arrays.arrow()
+    if arrays.is_text(column.type):
+        are_dates = pa.compute.all(pa.compute.match_substring_regex(column, _ISO)).as_py()
+        return bool(are_dates) and not np.isinf(arrays.numbers(column, Timestamp())).any()
+    if not pa.types.is_integer(column.type):
         return False
-    ends = arrays.arrow().compute.min_max(column).as_py()
+    ends = pa.compute.min_max(column).as_py()
     return bool(_SECONDS[0] <= ends["min"] and ends["max"] <= _SECONDS[1])
+
+
+def _are_hashes(column: Any) -> bool:
+    """Whether integers are as large and far apart as hashes, unlike times in nanoseconds."""
+    ends = arrays.arrow().compute.min_max(column).as_py()
+    return bool(ends["max"] >= arrays.EXACT and 2 * ends["min"] < ends["max"])
 
 
 def _of_lists(kind: Any, column: Any) -> Feature | str:
