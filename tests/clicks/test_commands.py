@@ -161,6 +161,10 @@ def ubi_files(folder, asked, events, suffix="jsonl"):
     for path, rows in zip(paths, (asked, events), strict=True):
         if suffix == "parquet":
             parquet.write_table(pa.Table.from_pylist(rows), path)
+        elif suffix == "csv":
+            nested = ({x: json.dumps(y) for x, y in row.items() if y is not None} for row in rows)
+            texts = [{x: y.strip('"') for x, y in row.items()} for row in nested]
+            csv.write_csv(pa.Table.from_pylist(texts), path)
         else:
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return paths
@@ -187,7 +191,7 @@ def test_insights_become_a_log_of_what_was_shown(tmp_path, is_export):
 
 def test_insights_without_impressions_have_their_hits(tmp_path):
     clicks_only = [event("view", "1", "b", 0), event("open", "2", "c", 0), event("open", "1", "x")]
-    for suffix in ("jsonl", "parquet"):
+    for suffix in ("jsonl", "parquet", "csv"):
         (tmp_path / suffix).mkdir()
         paths = ubi_files(tmp_path / suffix, ASKED, clicks_only, suffix)
         assert ubi_rows(*paths, "--click", "open") == [
@@ -279,6 +283,16 @@ def test_insights_keep_what_can_be_kept_and_count_the_rest(tmp_path, name):
         ([{"query_id": "1"}], [CLICK], "1 queries without user_query, 1 events without a known"),
         (ASKED, [5], "events.jsonl, row 1: a row must be a JSON object"),
         ([{"query_id": {"x": 1}}], EVENTS, "row 1: 'query_id' must be UTF-8 text"),
+        (
+            [ASKED[0] | {"query_response_hit_ids": "['a']"}],
+            EVENTS,
+            "queries.jsonl, row 1: 'query_response_hit_ids' must be an array or its JSON.",
+        ),
+        (
+            ASKED,
+            [EVENTS[2] | {"event_attributes": "[1]"}],
+            "events.jsonl, row 1: 'event_attributes' must be an object or its JSON. Received: '[1]",
+        ),
         ([{"_source": "x"}], EVENTS, "queries.jsonl, row 1: expected an object in '_source'"),
     ],
 )
@@ -317,6 +331,11 @@ def test_clicks_are_joined_with_the_log_of_interleaved_versions(tmp_path):
         (["correct", "{log}", "--output", "{new}"], "expected a column 'query'"),
         (["correct", "{log}", "--output", "{log}", *options()], "exists"),
         (["correct", "{log}", "--output", "{new}", *options(), "--label", "price"], "price"),
+        (["correct", "{log}", "--output", "{new}", *options(), "--label", ""], "--label must be"),
+        (
+            ["correct", "{log}", "--output", "{new}", *options(), "--item", "search"],
+            "query and item must be different columns. Received: 'search'",
+        ),
         (["correct", "{log}x", "--output", "{new}", *options()], "log.parquetx"),
         (["value", "{log}", "--score", "x", "--propensities", "{new}"], "new.parquet"),
         (["interleaved", "{log}", "--team", "price", "--click", "clicked"], "must be 0 or 1"),

@@ -21,6 +21,7 @@ from tfrank_sel.commandline import Application, Version, told
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.locks import created
+from tfrank_sel.refusals import refusal
 
 Files = Annotated[
     list[str],
@@ -82,6 +83,8 @@ def correct(
     """
     if output.exists():
         raise ValueError(f"{output}: exists. Expected a new file")
+    if not label:
+        raise refusal("--label must be the name of a column", repr(label))
     roles = {"query": query, "item": item, "position": position, "click": click}
     roles |= {} if session is None else {"session": session}
     table = tables.read(stores.expand(log), roles, others=True, format=format)
@@ -112,7 +115,7 @@ def ubi(
     queries: Annotated[
         str,
         typer.Argument(
-            help="Rows of `ubi_queries`: a file, folder or pattern; JSON lines or Parquet."
+            help="Rows of `ubi_queries`: a file, folder or pattern; JSON lines, Parquet or CSV."
         ),
     ],
     events: Annotated[str, typer.Argument(help="Rows of `ubi_events`.")],

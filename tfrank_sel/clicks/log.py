@@ -220,7 +220,13 @@ class Log:
         _refuse("shown", self.shown, self.shown != 1.0, "1 in a log with sessions")
         places = self.session_of_row * len(self.positions) + self.columns
         if len(np.unique(places)) < len(places):
-            raise ValueError("`position` must be unique within each `session`")
+            _, first = np.unique(places, return_index=True)
+            row = np.setdiff1d(np.arange(len(places)), first)[0]
+            raise refusal(
+                "`position` must be unique within each `session`",
+                session=str(self._sessions[row]),
+                position=self.positions[self.columns[row]],
+            )
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:

@@ -15,7 +15,7 @@ from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
 from tfrank_sel.data.formats import Table, arrays, rows, whole
 from tfrank_sel.data.lists import InputError, Rejected
-from tfrank_sel.refusals import received
+from tfrank_sel.refusals import received, refusal
 
 _IDS = ("query", "item", "session")
 _RULES: dict[str, whole.Rule] = {
@@ -50,7 +50,13 @@ def read(
 
     Raises:
         InputError: If there is no row, and as `formats.table`.
+        ValueError: If two roles other than the query and the session have one column.
     """
+    taken = dict[str, str]()
+    for role, name in roles.items():
+        other = taken.setdefault(name, role)
+        if other != role and {other, role} != {"query", "session"}:
+            raise refusal(f"{other} and {role} must be different columns", repr(name))
     table = formats.table(
         paths,
         ids={role: name for role, name in roles.items() if role in _IDS},

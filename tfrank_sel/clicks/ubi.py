@@ -1,6 +1,8 @@
 """Logs of OpenSearch's User Behavior Insights (UBI)."""
 
 import collections
+import contextlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
@@ -14,6 +16,8 @@ from tfrank_sel.refusals import received
 
 _QUERY = ("query_id", "user_query", "query_response_hit_ids", "_source")
 _EVENT = ("query_id", "action_name", "event_attributes", "_source")
+# columns that tables without nested ones, such as CSV, have as texts of JSON
+_NESTED = {"query_response_hit_ids": list, "event_attributes": dict}
 _ITEM = ("event_attributes", "object", "object_id")
 _ORDINAL = ("event_attributes", "position", "ordinal")
 # of A/B tests, as the Dashboards register clicks: dashboards-search-relevance#932
@@ -235,7 +239,17 @@ def _source(place: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
     source = record.get("_source", record)
     if not isinstance(source, dict):
         raise InputError(place, received("expected an object in '_source'", f"{source!r:.60}"))
-    return source
+    texts = {name: x for name in _NESTED if isinstance(x := source.get(name), str) and x}
+    return {**source, **{name: _parsed(place, name, text) for name, text in texts.items()}}
+
+
+def _parsed(place: str, name: str, text: str) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        if value is None or isinstance(value, _NESTED[name]):
+            return value
+    kind = {list: "array", dict: "object"}[_NESTED[name]]
+    raise InputError(place, received(f"{name!r} must be an {kind} or its JSON", f"{text!r:.60}"))
 
 
 def _field(row: Any, *keys: str) -> Any:
