@@ -39,7 +39,8 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
         # it names the file already
         if isinstance(error, ValueError) and str(error).startswith(os.fspath(path)):
             raise
-        reason = " ".join(str(error).split()) or type(error).__name__
+        text, _, _ = str(error).partition("Stack trace:")  # which XGBoost appends
+        reason = " ".join(text.split()) or type(error).__name__
         raise refusal(f"{os.fspath(path)}: expected {expected}", reason) from error
 
 

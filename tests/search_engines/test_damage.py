@@ -110,3 +110,6 @@ def test_a_damaged_model_is_one_line(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"m\.txt: expected a model of LightGBM.*bytes"):
             logged.scores(str(path), names, x.astype(np.float32))
+    (tmp_path / "m.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"m\.json: expected a model of .*Object$"):
+        logged.scores(str(tmp_path / "m.json"), names, x.astype(np.float32))
