@@ -150,7 +150,7 @@ def test_a_log_of_repeated_queries_needs_sessions(log, tmp_path):
     def zeros(inputs):
         return tf.zeros(tf.shape(inputs["mask"]))
 
-    with pytest.raises(ValueError, match=r"unique within each `session`\. Received: session='1', p"):
+    with pytest.raises(ValueError, match=r"unique within each `session`\. Received: session='1'"):
         by_clicks.compare(zeros, lists, folder, settings, gain="exponential", seed=0)
 
 
