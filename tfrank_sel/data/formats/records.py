@@ -427,7 +427,7 @@ def _fixed(
 ) -> tf.io.FixedLenFeature:
     """A feature of the kind in the file, with a default, so that it is optional."""
     dtype = DTYPES[kinds.get(name, (kind, 1))[0]]
-    default = typed.MISSING[dtype] if default is None else default
+    default = typed.MISSING[dtype.name] if default is None else default
     if size == 1:
         return tf.io.FixedLenFeature([], dtype, default)
     return tf.io.FixedLenFeature([size], dtype, [default] * size)

@@ -144,7 +144,8 @@ def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
         return value
     if value.dtype == tf.int64:
         cast = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
-        return tf.where(value == MISSING_INTEGER, tf.constant(typed.MISSING[dtype], dtype), cast)
+        missing = tf.constant(typed.MISSING[dtype.name], dtype)
+        return tf.where(value == MISSING_INTEGER, missing, cast)
     if (value.dtype, dtype) == (tf.float32, tf.int64):
         return tf.where(tf.math.is_nan(value), MISSING_INTEGER, tf.cast(value, dtype))
     raise TypeError(received(f"values must be {dtype.name}", value.dtype.name))
