@@ -5,12 +5,12 @@
 Data, splits and rules are those of `benchmarks.quality.leave_one_out`, which has ALS.
 
 The encoder is a `SequenceEncoder` of one block and the last 20 items, trained by Adam in steps of
-256 sequences of about equal lengths, on one thread. Its vectors of items, and its own vectors of
-inputs, start from `RGFactorizer`, which is a row of its own, or with `--start random`. Each loss is
-trained for `--seconds` of CPU time, those of that factorisation included, with all items but those
-of the test, as often as `--seeds`; of several `--rates`, the learning rate is that of the best
-validation NDCG@10. RG^2 and RG^x have no logits: their items are solved by `als.ItemSolver` after
-each epoch. What `--results` holds is not computed again.
+256 sequences of about equal lengths, on one thread, for `--seconds` of CPU time. Each loss has the
+settings of `--settings`, by their number in `GRID`, that have the best validation NDCG@10; with
+these it is trained on all items but those of the test, as often as `--seeds`. Vectors start from
+`RGFactorizer`, which is a row of its own and whose seconds are included. RG^2 and RG^x have no
+logits: their items start from its scale, and are solved by `als.ItemSolver` after each epoch. What
+`--results` holds is not computed again.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import os
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = "1"
@@ -38,6 +38,31 @@ from tfrank_sel.models.als import retrieval
 
 LENGTH, BATCH, NEGATIVES, ALPHA = 20, 256, 256, 0.0025
 Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+class Settings(NamedTuple):
+    """How an encoder starts and is trained.
+
+    Attributes:
+        norm: Root mean square of the norms of item vectors, for scores that are logits; 0 starts
+            from random vectors instead of `RGFactorizer`'s.
+        tied: Whether inputs have the vectors of the items, or their own, which start with norm 1.
+        rate: Learning rate of Adam.
+    """
+
+    norm: float
+    tied: bool
+    rate: float
+
+    def shown(self, name: str) -> str:
+        """Those that matter to a loss."""
+        norm = "" if is_solved(name) else f", norm {self.norm:g}"
+        start = f"ALS{norm}" if self.norm else "random"
+        return f"start {start}, {'tied' if self.tied else 'own inputs'}, rate {self.rate:g}"
+
+
+# 0.5 is about the norm of Keras' first vectors
+GRID = Settings(1.0, False, 0.001), Settings(0.5, True, 0.001), Settings(0.0, True, 0.003)
 # a loss of the embedding of the items, and their frequencies
 Make = Callable[[keras.layers.Embedding, np.ndarray], Loss]
 
@@ -130,6 +155,11 @@ LOSSES: dict[str, Make] = {
 }
 
 
+def is_solved(name: str) -> bool:
+    """Whether a loss has no logits, and `als.ItemSolver` solves its items."""
+    return name.startswith("RG")
+
+
 def batches(inputs: np.ndarray, targets: np.ndarray, seed: int | None = None) -> tf.data.Dataset:
     """Windows of about equal lengths, without the padding that all have; shuffled with a seed."""
     lengths, random = np.count_nonzero(inputs, axis=1), np.random.default_rng(seed)
@@ -162,7 +192,7 @@ class Clock(keras.callbacks.Callback):
 
 
 def train(
-    of: Split, name: str, factors: int, seconds: float, start: str, rate: float, seed: int
+    of: Split, name: str, factors: int, seconds: float, settings: Settings, seed: int
 ) -> dict[str, float]:
     """Trains an encoder; its quality, seconds and epochs."""
     keras.backend.clear_session()
@@ -170,19 +200,18 @@ def train(
     clock = Clock(seconds)
     num_items = of.matrix.shape[1]
     encoder = models.SequenceEncoder(
-        num_items, factors, num_blocks=1, max_length=LENGTH, tied=False
+        num_items, factors, num_blocks=1, max_length=LENGTH, tied=settings.tied
     )
-    if start == "ALS":
+    if settings.norm:
         vectors = factorized(of, factors, seed).item_factors_
-        norm = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
-        vectors = np.pad(vectors, [(1, 0), (0, 0)])
-        encoder.items.set_weights([vectors])
-        encoder.items_of_inputs.set_weights([vectors / norm])
+        unit = vectors / np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
+        vectors, unit = (np.pad(x, [(1, 0), (0, 0)]) for x in (vectors, unit))
+        encoder.items_of_inputs.set_weights([unit])
+        encoder.items.set_weights([vectors if is_solved(name) else settings.norm * unit])
     inputs, targets = of.train.windows(LENGTH)
     counts = np.bincount(targets[targets > 0], minlength=num_items + 1)[1:]
-    is_solved = name.startswith("RG")
-    solvers = [als.ItemSolver(batches(inputs, targets), num_threads=1)] if is_solved else []
-    encoder.compile(keras.optimizers.Adam(rate), LOSSES[name](encoder.items, counts))
+    solvers = [als.ItemSolver(batches(inputs, targets), num_threads=1)] if is_solved(name) else []
+    encoder.compile(keras.optimizers.Adam(settings.rate), LOSSES[name](encoder.items, counts))
     encoder.fit(batches(inputs, targets, seed), epochs=1000, verbose=0, callbacks=[*solvers, clock])
     spent, states = time.process_time() - clock.began, []
     for rows in np.array_split(of.train.histories(LENGTH), max(1, len(of.target.indptr) // 1024)):
@@ -198,8 +227,8 @@ def train(
 
 def rows(
     data: Callable[[int], Split], results: pathlib.Path, options: argparse.Namespace
-) -> Iterator[tuple[str, str, list[dict[str, float]]]]:
-    """Each model, its settings, and its results by seed; `data(2)` is for validation."""
+) -> Iterator[tuple[str, str, str, list[dict[str, float]]]]:
+    """Each model, its settings, those of validation (`data(2)`), and its results by seed."""
     results.mkdir(parents=True, exist_ok=True)
 
     def by_als(of: Split, seed: int) -> Callable[[], np.ndarray]:
@@ -216,19 +245,20 @@ def rows(
             return judged(data(1), lambda of: fit(of, seed))
 
         paths = [results / f"{name} {seed}.json" for seed in range(seeds)]
-        yield name, "", [stored(x, functools.partial(made, i)) for i, x in enumerate(paths)]
+        yield name, "", "", [stored(x, functools.partial(made, i)) for i, x in enumerate(paths)]
 
-    def found(name: str, last: int, rate: float, seed: int = 0) -> dict[str, float]:
-        sizes = options.factors, options.seconds, options.start
-        path = results / f"{' '.join(map(str, (name, last, *sizes, rate, seed)))}.json"
-        return stored(path, lambda: train(data(last), name, *sizes, rate, seed))
+    def trained(name: str, last: int, settings: Settings, seed: int = 0) -> dict[str, float]:
+        sizes = options.factors, options.seconds
+        path = results / f"{' '.join(map(str, (name, last, *sizes, *settings, seed)))}.json"
+        return stored(path, lambda: train(data(last), name, *sizes, settings, seed))
 
     for name in options.losses:
-        rate, *others = options.rates
-        if others:
-            rate = max(options.rates, key=lambda rate: found(name, 2, rate)["ndcg@10"])
-        runs = [found(name, 1, rate, seed) for seed in range(options.seeds)]
-        yield name, f"start {options.start}, rate {rate:g}", runs
+        tried = [GRID[number] for number in options.settings]
+        judgements = {x: trained(name, 2, x)["ndcg@10"] for x in tried if len(tried) > 1}
+        best = max(tried, key=lambda x: judgements.get(x, 0.0))
+        shown = ", ".join(f"{x:.4f}" for x in judgements.values())
+        runs = [trained(name, 1, best, seed) for seed in range(options.seeds)]
+        yield name, best.shown(name), shown, runs
 
 
 def main() -> None:
@@ -237,20 +267,19 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["Beauty", "Sports"])
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
     parser.add_argument("--factors", type=int, choices=FACTORS, default=256)
-    parser.add_argument("--start", choices=["ALS", "random"], default="ALS")
-    parser.add_argument("--rates", nargs="+", type=float, default=[0.001, 0.003])
-    parser.add_argument("--seconds", type=float, default=90, help="CPU time of a training")
+    parser.add_argument("--settings", nargs="+", type=int, default=range(len(GRID)))
+    parser.add_argument("--seconds", type=float, default=90.0, help="CPU time of a training")
     parser.add_argument("--seeds", type=int, default=3, help="number of fits of each row")
     options = parser.parse_args()
     for name in options.sets:
-        head = [name, "settings", "NDCG@10", "Recall@10", "CPU s", "epochs"]
+        head = [name, "settings", "validation", "NDCG@10", "Recall@10", "CPU s", "epochs"]
         print(f"\n| {' | '.join(head)} |\n{'|---' * len(head)}|")
         data = functools.partial(SETS[name], options.data)
-        for model, settings, runs in rows(data, options.results / name, options):
+        for model, *cells, runs in rows(data, options.results / name, options):
             values = [over_seeds(runs, key) for key in ("ndcg@10", "recall@10")]
             values.append(f"{np.median([run['seconds'] for run in runs]):.0f}")
             values.append(f"{runs[0]['epochs']:.1f}" if "epochs" in runs[0] else "")
-            print(f"| {' | '.join((model, settings, *values))} |", flush=True)
+            print(f"| {' | '.join((model, *cells, *values))} |", flush=True)
 
 
 if __name__ == "__main__":
