@@ -6,11 +6,11 @@ Data, splits and rules are those of `benchmarks.quality.leave_one_out`, which ha
 
 The encoder is a `SequenceEncoder` of one block and the last 20 items, trained by Adam in steps of
 256 sequences of about equal lengths, on one thread, for `--seconds` of CPU time. Each loss has the
-settings of `--settings`, by their number in `GRID`, that have the best validation NDCG@10; with
-these it is trained on all items but those of the test, as often as `--seeds`. Vectors start from
-`RGFactorizer`, which is a row of its own and whose seconds are included. RG^2 and RG^x have no
-logits: their items start from its scale, and are solved by `als.ItemSolver` after each epoch. What
-`--results` holds is not computed again.
+settings of `--settings`, by their number in `GRID`, that have the best validation NDCG@10, of which
+the table has all; with these it is trained on all items but those of the test, as often as
+`--seeds`. Vectors may start from `RGFactorizer`, which is a row of its own and whose seconds are
+included. RG^2 and RG^x have no logits: their items start with its norms, and are solved by
+`als.ItemSolver` after each epoch. What `--results` holds is not computed again.
 """
 
 import argparse
