@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel import export, keras_versions, losses, models
+from tfrank_sel import export, keras_versions, losses, metrics, models
 
 pytestmark = pytest.mark.skipif(not keras_versions.IS_KERAS_3, reason="is of Keras 3")
 
@@ -143,6 +143,8 @@ def test_what_does_not_fit_is_refused(tmp_path: pathlib.Path) -> None:
         of_any_length(np.ones([1, 7], np.int32))
     with pytest.raises(ValueError, match="`k` must be positive"):
         made().best(HISTORY, 0)
+    with pytest.raises(ValueError, match="`metrics` must not rank.*Received: ndcg"):
+        made().compile("adam", "mse", metrics=[["mae", metrics.NDCG(5, name="ndcg")]])
     for ids in (["a"] * NUM_ITEMS, ["", *map(str, range(NUM_ITEMS - 1))], ["a"]):
         with pytest.raises(ValueError, match="must be 20 different texts that are not empty"):
             export.next_items(made(), ids, tmp_path / "model")

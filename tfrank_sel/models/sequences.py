@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Rate
 from tfrank_sel.keras_versions import LayerOptions
+from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.models.scorers import Dropout
 from tfrank_sel.ops import catalogue
 from tfrank_sel.refusals import refusal
@@ -21,7 +22,8 @@ class SequenceEncoder(Configurable, keras.Model):
 
     A state `p` depends on the item of its position and those before it. The logit of each item as
     the next one is its product with the item's vector, `p . q_i`: train by `losses.CatalogueLoss`.
-    Metrics of `compile` would take the states for scores of items: measure what `best` returns.
+    `compile` takes no ranking metrics, since they would take the states for scores of items: measure
+    what `best` returns.
 
     ```
     x      = sqrt(num_factors) * input[item] + position     # input = q, if tied
@@ -117,6 +119,14 @@ class SequenceEncoder(Configurable, keras.Model):
         self.drop = Dropout(dropout, dtype=dtype)
         # before the first call: a loss takes the vectors of the items
         self.build([None, max_length])
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """As in `keras.Model`, without metrics of `tfrank_sel.metrics`."""
+        for given in tf.nest.flatten([args, kwargs]):
+            if isinstance(given, ListwiseMetric):
+                rule = "must not rank: they get states, not scores. Measure what `best` returns"
+                raise refusal(f"`metrics` {rule}", given.name)
+        super().compile(*args, **kwargs)
 
     def build(self, input_shape: Any) -> None:
         """Creates the weights, for `[batch_size, length]`."""
