@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_refused(tmp_path: pathlib.Path) -> None:
         of_any_length(np.ones([1, 7], np.int32))
     with pytest.raises(ValueError, match="`k` must be positive"):
         made().best(HISTORY, 0)
-    with pytest.raises(ValueError, match="`metrics` must not rank.*Received: ndcg"):
+    with pytest.raises(ValueError, match="`metrics` must not rank"):
         made().compile("adam", "mse", metrics=[["mae", metrics.NDCG(5, name="ndcg")]])
     for ids in (["a"] * NUM_ITEMS, ["", *map(str, range(NUM_ITEMS - 1))], ["a"]):
         with pytest.raises(ValueError, match="must be 20 different texts that are not empty"):

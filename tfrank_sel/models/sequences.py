@@ -22,7 +22,7 @@ class SequenceEncoder(Configurable, keras.Model):
 
     A state `p` depends on the item of its position and those before it. The logit of each item as
     the next one is its product with the item's vector, `p . q_i`: train by `losses.CatalogueLoss`.
-    `compile` takes no ranking metrics, since they would take the states for scores of items: measure
+    `compile` takes no ranking metrics, which would take the states for scores of items: measure
     what `best` returns.
 
     ```
