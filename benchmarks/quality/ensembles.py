@@ -6,7 +6,7 @@
 `--data` are folders as in `benchmarks.quality.equal`. `train` trains each member once for each fold
 and seed, and writes its scores of the validation and test lists and its CPU seconds, if it has none
 yet. `judge` adds up the scores of members, standardised in each list as `models.Ensemble` does.
-`--members` trains only these; a row has the seeds with which all of its members were trained.
+A row has the seeds with which all of its members were trained.
 
 The first table has the CPU seconds of a fold, mean over sets, without reading and preparing its
 lists; NDCG@10 of the validation lists minus that of the default, for choosing a default (the same
@@ -117,21 +117,16 @@ Key = tuple[int, int, str]
 Members = Sequence[np.ndarray]
 
 
-def train(
-    data: Sequence[dict[str, Lists]],
-    folder: pathlib.Path,
-    seeds: Sequence[int],
-    names: Sequence[str],
-) -> None:
+def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, seeds: Sequence[int]) -> None:
     """Writes the scores and CPU seconds of the members that have none yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, fold in enumerate(data):
-        keys = [(number, *x) for x in itertools.product(seeds, names) if x[1] in OWN_SEEDS]
+        keys = [(number, *x) for x in itertools.product(seeds, OWN_SEEDS)]
         if missing := [key for key in keys if not _path(folder, key).exists()]:
             with default.trainer(fold) as trained:
                 for key in missing:
                     _train(trained, fold, key, _path(folder, key))
-        for seed, name in itertools.product(seeds, RIVALS.keys() & set(names)):
+        for seed, name in itertools.product(seeds, RIVALS):
             path = _path(folder, (number, seed, name))
             if not path.exists():
                 began = time.process_time()
@@ -340,18 +335,16 @@ def _ways(gaps: Mapping[str, Gaps]) -> str:
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    members = [*OWN_SEEDS, *RIVALS]
     parser.add_argument("stage", choices=["train", "judge"])
     parser.add_argument("--data", type=pathlib.Path, nargs="+", required=True, help="folders")
     parser.add_argument("--results", type=pathlib.Path, required=True, help="folder of scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of training")
-    parser.add_argument("--members", nargs="+", default=members, choices=members, help="to train")
     options = parser.parse_args(given)
     if options.stage == "judge":
         print(tables(options.data, options.results, options.seeds))
         return
     for path in options.data:
-        train(folds(path), options.results / path.name, options.seeds, options.members)
+        train(folds(path), options.results / path.name, options.seeds)
 
 
 if __name__ == "__main__":
