@@ -55,7 +55,7 @@ SETTINGS: dict[str, list[tuple[Any, ...]]] = {
     "SL@K": list(itertools.product(TEMPERATURES, (0.3, 1.0))),
     "PSL": list(itertools.product(TEMPERATURES, PSL_LINKS)),
     "BSL": list(itertools.product(TEMPERATURES, (0.5, 2.0))),
-    RG: [(x,) for x in (0.2, 0.3, 0.45, 0.7, 1.0, 1.5)],
+    RG: [(x,) for x in (0.03, 0.07, 0.1, 0.14, 0.2, 0.3)],
 }
 
 
