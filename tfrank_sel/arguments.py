@@ -24,36 +24,43 @@ class Range(NamedTuple):
     Attributes:
         words: Description of the range.
         ge: The least number.
-        gt: The number that all numbers are above.
+        gt: The number that all numbers are above; NaN for none.
         le: The greatest number.
-        lt: The number that all numbers are below.
+        lt: The number that all numbers are below; NaN for none.
     """
 
     words: str
     ge: float = -math.inf
-    gt: float = -math.inf
+    gt: float = math.nan
     le: float = math.inf
-    lt: float = math.inf
+    lt: float = math.nan
 
     def __repr__(self) -> str:
         return self.words
 
     def holds(self, number: float) -> bool:
-        """Whether a finite number is inside."""
-        return self.ge <= number <= self.le and self.gt < number < self.lt
+        """Whether a number is inside."""
+        return self.ge <= number <= self.le and not (number <= self.gt or number >= self.lt)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        _, *bounds = self._asdict().items()
-        return handler(source) | {name: x for name, x in bounds if math.isfinite(x)}
+        from pydantic_core import core_schema  # which only the pipelines need
+
+        return core_schema.no_info_after_validator_function(self._inside, handler(source))
+
+    def _inside(self, number: float) -> float:
+        if not self.holds(number):
+            raise ValueError(f"must be {self.words}")
+        return number
 
 
-Positive: TypeAlias = Annotated[float, Range("positive", gt=0.0)]
-AtLeast0: TypeAlias = Annotated[float, Range("at least 0", ge=0.0)]
+POSITIVE, AT_LEAST_0 = Range("positive", gt=0.0), Range("at least 0", ge=0.0)
+Positive: TypeAlias = Annotated[float, POSITIVE]
+AtLeast0: TypeAlias = Annotated[float, AT_LEAST_0]
 Share: TypeAlias = Annotated[float, Range("in [0, 1]", ge=0.0, le=1.0)]
 Rate: TypeAlias = Annotated[float, Range("in [0, 1)", ge=0.0, lt=1.0)]
 OpenShare: TypeAlias = Annotated[float, Range("in (0, 1)", gt=0.0, lt=1.0)]
-Count: TypeAlias = Annotated[int, Range("positive", ge=1)]
-Natural: TypeAlias = Annotated[int, Range("at least 0", ge=0)]
+Count: TypeAlias = Annotated[int, POSITIVE]
+Natural: TypeAlias = Annotated[int, AT_LEAST_0]
 Cutoff: TypeAlias = Count | None
 
 OF_KERAS = ("name", "reduction", "dtype")  # arguments that classes of Keras take and keep
@@ -215,6 +222,13 @@ def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
     return _of_kind(origin or hint)
 
 
+def check_heads(hidden_units: collections.abc.Sequence[int], num_heads: int) -> None:
+    """Checks that the heads of an attention can share the units of the last layer."""
+    if num_heads and (not hidden_units or hidden_units[-1] % num_heads):
+        expected = "`num_heads` must divide the last of `hidden_units` or be 0"
+        raise refusal(expected, hidden_units=hidden_units, num_heads=num_heads)
+
+
 _WORDS = {
     int: "an integer",
     float: "a finite number",
@@ -278,6 +292,9 @@ def _outside(hint: Any, value: Any) -> str:
         outside = [_outside(part, value) for part in parts if _fits(part, value)]
         none = " or None" if types.NoneType in parts else ""
         return outside[0] + none if all(outside) else ""
+    if origin is collections.abc.Sequence:
+        outside = [words for item in value if (words := _outside(parts[0], item))]
+        return f"a sequence in which each item is {outside[0]}" if outside else ""
     if origin is Annotated and isinstance(parts[1], Range) and not parts[1].holds(value):
         return parts[1].words
     return ""

@@ -4,12 +4,18 @@ import pathlib
 from typing import Any
 
 import numpy as np
+import pytest
 import rich.console
 
 from tfrank_sel import Ranker, data
 from tfrank_sel.data import letor
 from tfrank_sel.estimator.fitting import Parameters
-from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration import (
+    Configuration,
+    ConfigurationError,
+    Override,
+    load,
+)
 from tfrank_sel.pipelines.configuration.training import Settings as Section
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.run import run
@@ -59,6 +65,31 @@ def test_a_run_and_the_estimator_train_the_same_members(tmp_path: pathlib.Path) 
         assert {**one.get_config(), "name": other.name} == other.get_config()
         for mine, its in zip(one.get_weights(), other.get_weights(), strict=True):
             np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-6)
+
+
+def range_in(error: pytest.ExceptionInfo[ValueError]) -> str:
+    """The range in a message, of a number or of each item of a sequence."""
+    told, _, _ = str(error.value).partition(". Received: ")
+    return told.partition("must be ")[2].removeprefix("a sequence in which each item is ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("hidden_units", [0]), ("dropout", 1.0), ("num_heads", -1), ("epochs", 0)],
+        *[("patience", 0), ("batch_size", 0), ("learning_rate", 0.0), ("averaging", 1.0)],
+        *[("weight_decay", -0.1), ("max_items", -1), ("seed", -1)],
+    ],
+)
+def test_the_estimator_and_the_file_refuse_a_number_in_the_same_words(
+    name: str, value: Any
+) -> None:
+    with pytest.raises(ValueError, match=f"`{name}` must be ") as of_estimator:
+        Parameters(**{name: value})
+    [key] = [key for key in Configuration.by_key() if key.rpartition(".")[2] == name]
+    with pytest.raises(ConfigurationError) as of_file:
+        load(overrides=[Override(key, value, "--set")])
+    assert range_in(of_estimator) == range_in(of_file)
 
 
 def test_defaults_are_those_of_training() -> None:

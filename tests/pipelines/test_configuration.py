@@ -161,7 +161,7 @@ def test_every_error_of_a_file_is_a_line(tmp_path):
     with pytest.raises(ConfigurationError) as caught:
         load(path)
     assert str(caught.value).splitlines() == [
-        f"{path}: training.epochs must be greater than or equal to 1. Received: 0",
+        f"{path}: training.epochs must be positive. Received: 0",
         f"{path}: training.seed must be a valid integer. Received: 'x'",
     ]
     path.write_text("epochs = = 2")

@@ -302,9 +302,9 @@ def test_a_step_of_no_run_names_the_folder(tmp_path, step, options):
     ("options", "reason"),
     [
         (["--train", "x"], "and `test`. Received: only train"),
-        (["--epochs", "0"], "--epochs: training.epochs must be greater than or equal to 1"),
-        (["--batch-size", "0"], "--batch-size: training.batch_size must be greater"),
-        (["--learning-rate", "-1"], "--learning-rate: training.learning_rate must be greater"),
+        (["--epochs", "0"], "--epochs: training.epochs must be positive"),
+        (["--batch-size", "0"], "--batch-size: training.batch_size must be positive"),
+        (["--learning-rate", "-1"], "--learning-rate: training.learning_rate must be positive"),
         (["--model-name", "../up"], "--model-name: serving.model_name must match pattern"),
         (["--data", "x", "--train", "x"], "either `data`, or `train`, `validation` and `test`"),
         (["--data", "x", "--split", "1,2"], "--split: data.split must have at least 3 items"),

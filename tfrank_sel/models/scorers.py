@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import keras_versions
-from tfrank_sel.arguments import Count, Positive
+from tfrank_sel.arguments import Count, Natural, Positive, Rate, check_heads
 from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.models.preparation import Preparation, features_and_mask, features_shape, inputs_of
 from tfrank_sel.refusals import refusal
@@ -99,9 +99,9 @@ class Perceptron(Configurable, keras.Model):
 
     def __init__(
         self,
-        hidden_units: Sequence[int] = (64, 32),
-        dropout: float = 0.0,
-        num_heads: int = 0,
+        hidden_units: Sequence[Count] = (64, 32),
+        dropout: Rate = 0.0,
+        num_heads: Natural = 0,
         embeddings: Sequence[Sequence[int]] = (),
         scale: Positive = 1.0,
         shift: float = 0.0,
@@ -110,16 +110,7 @@ class Perceptron(Configurable, keras.Model):
     ) -> None:
         # float16 cannot represent the integers of embeddings; the layers cast their inputs
         super().__init__(name=name, autocast=False, **kwargs)
-        if any(units < 1 for units in hidden_units) or not 0.0 <= dropout < 1.0:
-            raise refusal(
-                "`hidden_units` must be positive and `dropout` in [0, 1)",
-                f"hidden_units={hidden_units}, dropout={dropout}",
-            )
-        if num_heads < 0 or (num_heads and (not hidden_units or hidden_units[-1] % num_heads)):
-            raise refusal(
-                "`num_heads` must divide the last of `hidden_units` or be 0",
-                f"hidden_units={hidden_units}, num_heads={num_heads}",
-            )
+        check_heads(hidden_units, num_heads)
         self.hidden_units = [int(units) for units in hidden_units]
         self.dropout = dropout
         self.num_heads = num_heads
@@ -296,8 +287,8 @@ class Scorer(Prepared):
         self,
         mean: Sequence[float],
         variance: Sequence[float],
-        hidden_units: Sequence[int] = (128, 64, 32),
-        dropout: float = 0.0,
+        hidden_units: Sequence[Count] = (128, 64, 32),
+        dropout: Rate = 0.0,
         name: str = "scorer",
         **kwargs: Unpack[LayerOptions],
     ) -> None:
@@ -359,9 +350,9 @@ class ListScorer(Prepared):
         self,
         mean: Sequence[float],
         variance: Sequence[float],
-        hidden_units: Sequence[int] = (64, 32),
-        dropout: float = 0.3,
-        num_heads: int = 0,
+        hidden_units: Sequence[Count] = (64, 32),
+        dropout: Rate = 0.3,
+        num_heads: Natural = 0,
         name: str = "list_scorer",
         **kwargs: Unpack[LayerOptions],
     ) -> None:

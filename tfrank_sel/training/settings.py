@@ -20,7 +20,7 @@ class TrainingSettings(Checked):
         ValueError: If a number is out of range.
     """
 
-    hidden_units: Sequence[int] = (64, 32)
+    hidden_units: Sequence[Count] = (64, 32)
     dropout: Rate = 0.3
     num_heads: Natural = 0
     epochs: Count = 60

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
 from tfrank_sel import features as feature_types
-from tfrank_sel.arguments import AtLeast0, Count, Natural, Positive, Share
+from tfrank_sel.arguments import AT_LEAST_0, POSITIVE, Count, Natural, Share
 from tfrank_sel.pipelines.configuration.data import Beam, Clicks, Data, Gates
 from tfrank_sel.pipelines.configuration.section import (
     PATH,
@@ -36,7 +36,7 @@ from tfrank_sel.pipelines.configuration.training import (
 )
 from tfrank_sel.refusals import refusal
 
-Margin = Annotated[AtLeast0, Field(allow_inf_nan=True)]
+Margin = Annotated[float, Field(allow_inf_nan=True), AT_LEAST_0]
 SEARCHED = ("data", "features", "model", "training")
 _AnySection = TypeVar("_AnySection", bound=Section)
 
@@ -79,7 +79,7 @@ class Rules(Section):
     min_queries: Count = option(
         1, "Minimum number of queries to evaluate on.", name="bless_min_queries"
     )
-    max_milliseconds: Annotated[Positive, Field(allow_inf_nan=True)] = key(
+    max_milliseconds: Annotated[float, Field(allow_inf_nan=True), POSITIVE] = key(
         math.inf, "Maximum time to score a list, at the 99th percentile."
     )
     allow_leaks: Names = option(

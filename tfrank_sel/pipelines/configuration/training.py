@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, ConfigDict, PlainValidator, model_validator
 
-from tfrank_sel.arguments import Count, Natural, Positive, Rate
+from tfrank_sel.arguments import Count, Natural, Positive, Range, Rate, check_heads
 from tfrank_sel.pipelines.configuration.section import Section, choices, key, no_key, option
 from tfrank_sel.refusals import refusal
 from tfrank_sel.training.settings import DEFAULTS, LOSSES
@@ -150,9 +150,7 @@ class ModelSection(Network):
         if self.class_ == "Scorer" and self.num_heads:
             reason = "`num_heads` must be 0 for Scorer, which scores each item independently"
             raise refusal(reason, self.num_heads)
-        if self.num_heads and (not self.hidden_units or self.hidden_units[-1] % self.num_heads):
-            reason = "`num_heads` must divide the last of `hidden_units` or be 0"
-            raise refusal(reason, hidden_units=self.hidden_units, num_heads=self.num_heads)
+        check_heads(self.hidden_units, self.num_heads)
         return self
 
 
@@ -163,7 +161,7 @@ class TrainingSection(Optimization):
         DEFAULT_LOSSES,
         'A loss such as {class = "LambdaLoss"}; a list of them trains an ensemble.',
     )
-    region: Annotated[float, Field(gt=0.0, lt=0.5)] | None = option(
+    region: Annotated[float, Range("in (0, 0.5)", gt=0.0, lt=0.5)] | None = option(
         None,
         "If labels are scores, such as seconds or revenue: the share of the highest ones, which "
         "matter most. By default, the loss is then `losses.design`, that of the baseline is "
