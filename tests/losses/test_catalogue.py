@@ -91,6 +91,22 @@ def test_equals_the_loss_on_all_logits(
     np.testing.assert_allclose(of_vectors, expected[2], atol=1e-5 * np.abs(expected[2]).max())
 
 
+@pytest.mark.parametrize("shape", [(3,), (3, 4)])
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_a_keras_mask_is_the_index_of_padding(shape: tuple[int, ...], reduction: str) -> None:
+    rng, masked = np.random.default_rng(2), states(*shape)
+    there, y = rng.random(shape) < 0.6, rng.integers(1, NUM_ITEMS, shape)
+    masked._keras_mask = tf.constant(there)
+    items = embedding(mask_zero=True)
+    ours = losses.CatalogueLoss(losses.SoftmaxLoss(), items, reduction=reduction)
+    expected = ours(np.where(there, y, -1), states(*shape))
+    np.testing.assert_array_equal(ours(y, masked), expected)
+    if len(shape) == 1:  # several items for each state
+        both = np.stack([y, y % (NUM_ITEMS - 1) + 1], axis=1)
+        expected = ours(np.where(there[:, None], both, -1), states(*shape))
+        np.testing.assert_array_equal(ours(both, masked), expected)
+
+
 def test_few_states_are_not_padded_to_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     counts, of_classes = [], losses.SoftmaxLoss.of_classes
 

@@ -103,15 +103,15 @@ class CatalogueLoss(Named, keras_versions.Loss):
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         indices, states = _indices(y_true, y_pred), tf.convert_to_tensor(y_pred)
-        mask, shape = getattr(y_pred, "_keras_mask", None), tf.shape(states)[:-1]
+        shape = tf.shape(states)[:-1]
         weights = tf.cast(1.0 if sample_weight is None else sample_weight, self.dtype)
         if states.shape.rank == 3:
             indices, states, weights = class_labels.flattened(indices, y_pred, weights)
+        else:
+            indices = class_labels.masked(indices, y_pred)
         if indices.shape.rank == 1:
             indices = indices[:, tf.newaxis]
         is_valid = tf.reduce_any(indices >= self._first, axis=1)
-        if mask is not None:
-            is_valid &= tf.reshape(tf.cast(mask, tf.bool), [-1])
         states = tf.where(is_valid[:, tf.newaxis], tf.cast(states, self.dtype), 0.0)
         weights = tf.broadcast_to(tf.reshape(weights, [-1]), tf.shape(is_valid))
         weights *= tf.cast(is_valid, self.dtype)

@@ -134,9 +134,7 @@ def flattened(y_true: Tensor, y_pred: Any, weights: Tensor) -> tuple[Tensor, Ten
     Returns:
         The indices, -1 where the mask is False; `y_pred` and the weights.
     """
-    scores, y_true = tf.convert_to_tensor(y_pred), as_int32(y_true)
-    if (mask := getattr(y_pred, "_keras_mask", None)) is not None:
-        y_true = tf.where(tf.cast(mask, tf.bool), y_true, -1)
+    scores, y_true = tf.convert_to_tensor(y_pred), masked(as_int32(y_true), y_pred)
     of_all = tf.reshape(scores, [-1, scores.shape[2] or tf.shape(scores)[2]])
     if weights.shape.rank == 3:
         weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)), tf.shape(of_all))
@@ -144,6 +142,15 @@ def flattened(y_true: Tensor, y_pred: Any, weights: Tensor) -> tuple[Tensor, Ten
         weights = weights if weights.shape.rank == 2 else weights[..., tf.newaxis]
         weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)[:2]), [-1])
     return tf.reshape(y_true, [-1]), of_all, weights
+
+
+def masked(indices: Tensor, y_pred: Any) -> Tensor:
+    """Returns indices, int32, with -1 where the Keras mask of `y_pred` is False."""
+    if (mask := getattr(y_pred, "_keras_mask", None)) is None:
+        return indices
+    mask = tf.cast(mask, tf.bool)
+    is_one = mask.shape.rank == indices.shape.rank
+    return tf.where(mask if is_one else mask[..., tf.newaxis], indices, -1)
 
 
 def as_int32(indices: Tensor) -> Tensor:
