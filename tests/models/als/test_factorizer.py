@@ -1,3 +1,4 @@
+import inspect
 import json
 import resource
 import tracemalloc
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from tests import refusals
 from tests.references import metrics as reference
+from tfrank_sel import export
 from tfrank_sel.distribution import SingleProcess
 from tfrank_sel.models.als import (
     RG2,
@@ -39,6 +41,27 @@ def clusters(num_users=120, num_items=60, seed=0):
     taken = rng.random(alike.shape) < np.where(alike, 0.4, 0.02)
     held_out = taken & (rng.random(alike.shape) < 0.2)
     return sp.csr_matrix(taken & ~held_out, dtype=float), sp.csr_matrix(held_out, dtype=float)
+
+
+UNFITTED = {
+    "recommend": lambda model, _: model.recommend([0]),
+    "similar_items": lambda model, _: model.similar_items([0]),
+    "similar_users": lambda model, _: model.similar_users([0]),
+    "explain": lambda model, _: model.explain(0, 0),
+    "to_keras": lambda model, _: model.to_keras(),
+    "save": lambda model, path: model.save(path),
+    "export": lambda model, path: export.factorization(model, path),
+}
+
+
+@pytest.mark.parametrize("method", UNFITTED)
+def test_a_model_that_is_not_fitted_says_so(method, tmp_path):
+    with pytest.raises(AttributeError, match=r"by `fit` or `load` first\. Received: RGFactorizer"):
+        UNFITTED[method](factorizer(), tmp_path / "model")
+    assert not [*tmp_path.iterdir()]
+    methods = {name for name, x in vars(RGFactorizer).items() if inspect.isfunction(x)}
+    others = {"__init__", "fit", "partial_fit", "export"}
+    assert {x for x in methods if not x.startswith("_")} <= {*UNFITTED, *others}
 
 
 @pytest.mark.parametrize("kind", ["tuple", "array", "sparse", "pandas", "pyarrow"])

@@ -24,7 +24,7 @@ from tfrank_sel.models.als.objectives import (
 )
 from tfrank_sel.models.als.retrieval import Explanation, explained
 from tfrank_sel.models.als.solver import Solver
-from tfrank_sel.refusals import refusal
+from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 if TYPE_CHECKING:
@@ -37,6 +37,23 @@ _KIND, _CONFIG, _ARRAYS = "RGFactorizer", "config.json", "arrays.npz"  # what is
 _UNSEARCHED = 0.6  # regularization that is neither given nor chosen
 _HELD_OUT = 0.1  # share of the interactions by which it is chosen
 _MOST_EXACT, _CG_STEPS = 128, 3  # factors of exact solutions by default, and steps above
+
+
+class _Learned:
+    """An attribute that `fit` sets, with an error for those who read it before."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: object, owner: type) -> Any:
+        if model is None:
+            return self
+        expected = f"`{self.name}` must be set by `fit` or `load` first"
+        raise AttributeError(received(expected, f"{owner.__name__} that is not fitted"))
+
+
+def _learned() -> Any:
+    return _Learned()
 
 
 @register
@@ -106,9 +123,9 @@ class RGFactorizer(Configurable):
         https://arxiv.org/abs/2506.09454).
     """
 
-    user_factors_: Array
-    item_factors_: Array
-    seen_: Any
+    user_factors_: Array = _learned()
+    item_factors_: Array = _learned()
+    seen_: Any = _learned()
     user_ids_: NDArray[Any] | None = None
     item_ids_: NDArray[Any] | None = None
 
@@ -291,6 +308,7 @@ class RGFactorizer(Configurable):
                 less time; all items are compared if `None`.
 
         Raises:
+            AttributeError: If the model is not fitted, as in all methods that need its vectors.
             ValueError: If `k` is not positive, an index is out of range, a user has no
                 interactions, or both `items` and `index` are given.
         """
