@@ -114,14 +114,31 @@ def test_lambdarank_takes_any_labels_and_gains_and_long_lists(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("loss", [losses.MeanSquaredLoss(), LAMBDARANK], ids=name_of)
-@pytest.mark.parametrize(("count", "scale"), [(4, 1.0), (60, 0.0)], ids=["few", "constant"])
-def test_items_that_no_feature_divides_get_one_score(tmp_path, loss, count, scale):
+@pytest.mark.parametrize(
+    ("count", "scale", "leaf"),
+    [(4, 1.0, 30), (60, 1.0, 170), (60, 0.0, 30)],
+    ids=["few", "few of a sample", "constant"],
+)
+def test_items_that_no_feature_divides_get_one_score_and_a_warning(
+    tmp_path, loss, count, scale, leaf
+):
     inputs, labels = lists(0, count)
     inputs["features"] *= np.float32(scale)
     batches = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(20)
     cache = Cache.write(batches, tmp_path / "lists")
-    forest, *_ = trees.train(loss, cache, cache, {}, 1)
+    items = int(inputs["mask"].sum())
+    with pytest.warns(UserWarning, match=f"all {items} items one score.*min_data_in_leaf={leaf}"):
+        forest, *_ = trees.train(loss, cache, cache, {"min_data_in_leaf": leaf}, 1)
     assert np.ptp(forest(inputs["features"])) == 0.0
+
+
+@pytest.mark.parametrize("count", [2, 4, 10, 30])
+def test_few_items_are_divided_by_default(tmp_path, count):
+    inputs, labels = lists(0, count)
+    batches = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(20)
+    cache = Cache.write(batches, tmp_path / "lists")
+    forest, *_ = trees.train(losses.RGCrossLoss(), cache, None, {"num_iterations": 20}, 1)
+    assert np.ptp(forest(inputs["features"])[inputs["mask"]]) > 0.0
 
 
 def test_training_ends_if_the_mean_does_not_rise(caches, monkeypatch):

@@ -3,6 +3,7 @@
 import os
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,14 @@ from tfrank_sel.refusals import received
 
 LAMBDARANK = "lambdarank"  # LightGBM's own objective
 MOST = "num_iterations"  # maximum number of trees
+LEAF = "min_data_in_leaf"
 # parameters of LightGBM
 DEFAULTS: Mapping[str, Any] = {
     MOST: 500,
     "learning_rate": 0.05,
     "num_leaves": 7,
     "max_depth": -1,
-    "min_data_in_leaf": 30,
+    LEAF: 30,  # of 120 items or more
     "min_sum_hessian_in_leaf": 1e-3,
     "lambda_l1": 0.0,
     "lambda_l2": 0.0,
@@ -62,7 +64,8 @@ def train(
 
     The NDCG@10 varies from tree to tree, so its mean over the last `SMOOTHED` trees is what counts.
     Training ends if the mean has not risen over `PATIENCE` trees. LightGBM's own objective has the
-    same gain as NDCG, for any labels; a list of more than `LONGEST` items is learned in parts.
+    same gain as NDCG, for any labels; a list of more than `LONGEST` items is learned in parts. Of
+    few items, a leaf has at least a quarter by default. Warns if no tree has a split.
 
     Args:
         loss: The loss, or `LAMBDARANK`.
@@ -85,7 +88,9 @@ def train(
     import lightgbm
 
     options = gain_arguments(gain)
-    given = {**DEFAULTS, **parameters, **_FIXED, "seed": seed}
+    items = int(learned.sizes.sum())
+    leaf = min(DEFAULTS[LEAF], max(1, items // 4))
+    given = {**DEFAULTS, LEAF: leaf, **parameters, **_FIXED, "seed": seed}
     most = int(given.pop(MOST))
     history: list[float] = []
     means: list[float] = []
@@ -129,7 +134,14 @@ def train(
     seconds = (time.perf_counter() - began) / booster.current_iteration()
     booster.best_iteration = _best(means) if means else most
     measures = {"val_ndcg": history} if history else {}
-    return models.BoostedTrees.from_lightgbm(booster), measures, seconds
+    forest = models.BoostedTrees.from_lightgbm(booster)
+    if not forest.depth:
+        warnings.warn(
+            f"the trees of {name_of(loss)} give all {items} items one score: no feature divides "
+            f"them into parts of {LEAF}={given[LEAF]}",
+            stacklevel=2,
+        )
+    return forest, measures, seconds
 
 
 def _best(means: Sequence[float]) -> int:

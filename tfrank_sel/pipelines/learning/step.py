@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 
 from tfrank_sel import models
+from tfrank_sel.commandline import told
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import Group
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
@@ -90,7 +91,11 @@ class Training:
             train.batches(), held_out.batches(), self.settings, place, self.group
         ) as lists:
             for name, candidate in self.candidates.items():
-                with self.progress.step(f"training {name}") as step, interrupts.deferred():
+                with (
+                    self.progress.step(f"training {name}") as step,
+                    interrupts.deferred(),
+                    told(step.tell),
+                ):
                     hooks = Hooks(
                         on_epoch=step.epoch,
                         on_step=interrupts.check,
