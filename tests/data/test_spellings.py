@@ -2,16 +2,20 @@
 
 import datetime
 import decimal
+import itertools
 import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 
 from tests.data import sets
 from tfrank_sel import data, models
 from tfrank_sel.data import frames, requests
+from tfrank_sel.data.formats.arrays import moments
+from tfrank_sel.data.formats.tables import joined
 from tfrank_sel.features import Category, Hash, Number, Set, Timestamp
 from tfrank_sel.spelling import spelled
 
@@ -38,6 +42,7 @@ TIMES = {
     "seconds": [SECONDS, 881_250_949],
     "texts of seconds": [str(SECONDS), "881250949"],
     "texts": ["2024-01-01T12:30:00Z", "1997-12-04 15:55:49"],
+    "texts of days": ["2024/01/01 12:30:00", "1997.12.04 15:55:49"],
     "times": pd.to_datetime(["2024-01-01 12:30:00", "1997-12-04 15:55:49"]),
 }
 
@@ -99,6 +104,23 @@ def test_a_time_has_one_day_and_second_by_every_way_in(tmp_path, name):
     found = read(tmp_path, TIMES[name], Timestamp(), is_stored=name == "seconds")
     for way, one in found.items():
         assert one.features.tolist() == [[19723.0, 45000.0], [10199.0, 57349.0]], way
+
+
+DAY_KINDS = [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns", "Asia/Tokyo")]
+DAY_KINDS += [pa.timestamp("us", "UTC"), pa.dictionary(pa.int8(), pa.date32())]
+
+
+@pytest.mark.parametrize("kinds", [*itertools.permutations(DAY_KINDS, 2)], ids=str)
+def test_dates_and_times_of_several_files_are_times(kinds):
+    day = pa.array([datetime.date(2024, 1, 1), None])
+    columns = [
+        day.dictionary_encode() if pa.types.is_dictionary(kind) else day.cast(kind)
+        for kind in kinds
+    ]
+    column = joined([*columns, pa.nulls(1)])
+    assert pa.types.is_temporal(column.type)
+    seconds = [SECONDS // 86_400 * 86_400, np.nan]
+    np.testing.assert_array_equal(moments(column), [*seconds, *seconds, np.nan])
 
 
 @pytest.mark.parametrize("written", ["True", "TRUE", "true"])

@@ -21,6 +21,8 @@ INVALID = "\uffff"  # begins a text of an invalid value: a noncharacter, which n
 _NO_NUMBER = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "none", "None", "null")
 _BOOLS = ("false", "0", "true", "1")
 _WORDS = {"false": 0.0, "true": 1.0}
+# 2024/02/29, 2024.02.29; where the year is last, a day and a month cannot be told apart
+_YEAR_FIRST = r"^(\s*[0-9]{4})[/.]([0-9]{2})[/.]([0-9]{2})"
 _DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the year 9999
 
 
@@ -354,7 +356,8 @@ def _seconds(array: Any) -> np.ndarray:
     kind = array.type
     if is_text(kind):
         kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
-        return _parsed(array, kinds, _instant)
+        iso = pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3")
+        return _parsed(iso, kinds, _instant)
     if pa.types.is_date(kind):
         array = array.cast(pa.timestamp("ms"))
     return _float64(array)

@@ -39,7 +39,8 @@ _IDENTIFIER = re.compile(
     rf"(?:^|[\W_])(?i:u|uu|gu|{_WHO})?(?i:id)$|[a-z]I[dD]$|^(?i:user|visitor|session|customer)$"
 )
 _TIME = re.compile(r"(?:^|[\W_])(?:ts|at|date|day|(?:date)?time|(?:time)?stamp)$", re.IGNORECASE)
-_ISO = r"^(?:19|20)[0-9]{2}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4}$)"  # 2024-02-29..., 20240229
+# 2024-02-29..., 2024/02/29..., 20240229
+_DAYS = r"^(?:19|20)[0-9]{2}(?:[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{4}$)"
 _SECONDS = (1e9, 3e9)  # since 1970: 2001 to 2065
 # what a column with a role must be
 TEXT: tuple[str, Feature] = ("of type text", Category())
@@ -448,18 +449,35 @@ def whole(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, str]]:
 
 
 def joined(columns: list[Any]) -> Any:
-    """Joins Arrow columns of several types to one, of texts if there is no other."""
+    """Joins Arrow columns of several types to one: times of dates and times, or texts of others."""
     pa = arrays.arrow()
     typed = [x for x in columns if len(x) and not pa.types.is_null(x.type)] or columns
     if all(x.type == (kind := typed[0].type) for x in typed):
         chunks = [y for x in columns for y in getattr(x, "chunks", [x])]
         same = [x if x.type == kind else pa.nulls(len(x), kind) for x in chunks]
         return pa.chunked_array(same, kind)
-    tables = [pa.table({"x": arrays.plain(x)}) for x in columns]
+    columns = [arrays.plain(x) for x in columns]
     try:
+        if (kind := _time_of([arrays.plain_type(x.type) for x in typed])) is not None:
+            columns = [x.cast(kind) for x in columns]
+        tables = [pa.table({"x": x}) for x in columns]
         return pa.concat_tables(tables, promote_options="permissive")["x"]
     except pa.ArrowException:
         return pa.array(np.concatenate([arrays.strings(x) for x in columns]))
+
+
+def _time_of(kinds: Sequence[Any]) -> Any:
+    """The Arrow type for dates and times of several types; None for those of others.
+
+    A time without a zone is UTC.
+    """
+    types = arrays.arrow().types
+    times = [x for x in kinds if types.is_timestamp(x)]
+    if not times or not all(types.is_date(x) for x in kinds if x not in times):
+        return None
+    unit = max((x.unit for x in times), key=("s", "ms", "us", "ns").index)
+    zones = {x.tz if types.is_timestamp(x) else None for x in kinds}
+    return arrays.arrow().timestamp(unit, zones.pop() if len(zones) == 1 else "UTC")
 
 
 def _of_python(column: Any) -> Any:
@@ -512,7 +530,7 @@ def _type(field: Any, column: Any) -> Feature | str:
 def _are_times(column: Any) -> bool:
     pa = arrays.arrow()
     if arrays.is_text(column.type):
-        are_dates = pa.compute.all(pa.compute.match_substring_regex(column, _ISO)).as_py()
+        are_dates = pa.compute.all(pa.compute.match_substring_regex(column, _DAYS)).as_py()
         return bool(are_dates) and not np.isinf(arrays.numbers(column, Timestamp())).any()
     if not pa.types.is_integer(column.type):
         return False
