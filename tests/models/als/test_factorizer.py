@@ -104,6 +104,18 @@ def test_wrong_interactions_are_refused(interactions, message):
         as_matrix(interactions)
 
 
+@pytest.mark.parametrize(
+    "times", [8.8e8 + USERS, 20240110 + USERS, np.datetime64("2024-01-10") + USERS], ids=str
+)
+def test_times_are_no_gains_unless_they_are_named_so(times):
+    frame = pytest.importorskip("pandas").DataFrame({"u": USERS, "i": ITEMS, "rated": times})
+    with pytest.raises(ValueError, match=r"as third column.* Received: 'rated', such as"):
+        as_matrix(frame)
+    for name in ("time", "gain"):
+        named = frame.set_axis(["user", "item", name], axis=1)
+        assert as_matrix(named).nnz == len(USERS)
+
+
 def test_what_holds_no_interactions_is_refused():
     with pytest.raises(TypeError, match="Received: str"):
         as_matrix("interactions.csv")

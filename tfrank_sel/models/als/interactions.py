@@ -11,6 +11,7 @@ from tfrank_sel.refusals import received, refusal
 Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
 
 _COLUMNS = ("user", "item", "gain")
+_TIME = 1e7  # days written as numbers, and seconds since 1970, are above
 # most indices that a column may have: so many per interaction, and so many more
 _GAPS, _FREE = 10, 100_000
 
@@ -90,6 +91,12 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
                 columns=names,
             )
         columns = [np.asarray(interactions[name]) for name in names]
+        if names[2:] not in ([], ["gain"]) and _are_times(columns[2]):
+            raise refusal(
+                "`interactions` must have gains as third column: rename columns to `user`, `item` "
+                "and `time`, or `gain`",
+                f"{names[2]!r}, such as {columns[2][0]}",
+            )
     elif isinstance(interactions, np.ndarray) and interactions.ndim == 2:
         columns = list(interactions.T)
         if len(columns) > 2 and np.all(columns[0] == np.rint(columns[0])):
@@ -109,6 +116,12 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
         )
     gains = columns[2] if len(columns) == 3 else np.ones(len(columns[0]), np.float32)
     return columns[0], columns[1], gains
+
+
+def _are_times(column: NDArray[Any]) -> bool:
+    """Whether numbers are more likely times, from 20240229 on, than gains."""
+    is_number = column.dtype.kind in "iuf"
+    return column.dtype.kind == "M" or bool(is_number and column.size and column.min() >= _TIME)
 
 
 def times_of(interactions: Any) -> NDArray[Any] | None:
