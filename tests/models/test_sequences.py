@@ -141,6 +141,9 @@ def test_what_does_not_fit_is_refused(tmp_path: pathlib.Path) -> None:
     assert of_any_length(np.ones([1, 6], np.int32)).shape == (1, 6, 8)
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most `max_length` = 6 positions"):
         of_any_length(np.ones([1, 7], np.int32))
+    by_xla = tf.function(made(), of_any_length.input_signature, False, jit_compile=True)
+    assert np.isfinite(by_xla(np.ones([1, 6], np.int32))).all()
+    assert np.isnan(by_xla(np.ones([1, 7], np.int32))).all()
     with pytest.raises(ValueError, match="`k` must be positive"):
         made().best(HISTORY, 0)
     with pytest.raises(ValueError, match="`metrics` must not rank"):

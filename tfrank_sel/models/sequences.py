@@ -57,7 +57,9 @@ class SequenceEncoder(Configurable, keras.Model):
         items_of_inputs: That of the inputs, which is `items` if `tied`.
 
     Raises:
-        ValueError: If an argument is out of range, or a sequence is longer than `max_length`.
+        ValueError: If an argument is out of range, or a sequence is longer than `max_length`. If
+            only a graph that runs knows the length, a `tf.errors.InvalidArgumentError`, or under
+            XLA, which raises no errors, states of NaN.
 
     Example:
         >>> encoder = SequenceEncoder(num_items=5, num_factors=8, max_length=4)
@@ -153,6 +155,8 @@ class SequenceEncoder(Configurable, keras.Model):
         mask = self.compute_mask(inputs)
         places = tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
         states = math.sqrt(self.num_factors) * self.items_of_inputs(inputs) + self.positions(places)
+        if inputs.shape[1] is None:  # XLA omits the assertion, and takes the last position for all
+            states = tf.where(tf.shape(inputs)[1] <= self.max_length, states, math.nan)
         states = self.drop(states, training=training)
         norms = self.norms[::2], self.norms[1::2]
         blocks = zip(*norms, self.attentions, self.hidden, self.linear, strict=True)
