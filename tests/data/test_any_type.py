@@ -5,12 +5,13 @@ import decimal
 import uuid
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
 from tfrank_sel import data
-from tfrank_sel.data import InputError
+from tfrank_sel.data import InputError, formats
 from tfrank_sel.data.formats import Columns, reader
 from tfrank_sel.features import Bool, Category, Hash, Number, Set, Timestamp, Vector
 
@@ -98,6 +99,29 @@ def test_a_column_of_any_type_is_read_or_refused_in_one_line(tmp_path, role):
                 read += told == ""
                 assert not told or [x in told for x in (path, "'x'", "\n")] == [True, True, False]
     assert read
+
+
+@pytest.mark.parametrize("kind", [pa.ListArray, pa.LargeListArray])
+@pytest.mark.parametrize("feature", [Set(max_values=2), Vector(size=2)], ids=lambda x: x.type)
+def test_values_under_a_null_are_not_read(kind, feature):
+    items = ["1", "2", "3", "4", "5", "6"]
+    column = kind.from_arrays([0, 2, 4, 6], pa.array(items), mask=pa.array([False, True, False]))
+    of_feature = formats.arrays.texts if feature.type == "set" else formats.arrays.numbers
+    for part in (column, column.slice(1), pa.chunked_array([column, column.slice(1)])):
+        plain = pa.array(part.to_pylist())  # holds nothing under a null
+        expected = of_feature(plain, feature)
+        np.testing.assert_array_equal(of_feature(part, feature), expected)
+
+
+@pytest.mark.parametrize("freq", ["h", "D", "M", "Y"])
+def test_a_period_is_its_first_moment(freq):
+    periods = pd.Series(pd.period_range("2024-01-01", periods=2, freq=freq))
+    frames = [{"query_id": ["q"] * 2, "x": x} for x in (periods, periods.dt.to_timestamp())]
+    for feature in (Timestamp(parts=True), Category()):
+        options = {"label": None, "features": {"x": feature}}
+        [[one], [other]] = (list(data.frames.lists(pd.DataFrame(x), **options)) for x in frames)
+        np.testing.assert_array_equal(one.features, other.features)
+        np.testing.assert_array_equal(one.texts, other.texts)
 
 
 def test_uuids_and_halves_are_read(tmp_path):

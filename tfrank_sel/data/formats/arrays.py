@@ -20,6 +20,7 @@ EXACT = 2.0**53  # from here on, float64 does not hold every integer
 INVALID = "\uffff"  # begins a text of an invalid value: a noncharacter, which no text contains
 _NO_NUMBER = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "none", "None", "null")
 _BOOLS = ("false", "0", "true", "1")
+_PERIOD = "pandas.period"
 _WORDS = {"false": 0.0, "true": 1.0}
 # 2024/02/29, 2024.02.29; where the year is last, a day and a month cannot be told apart
 _YEAR_FIRST = r"^(\s*[0-9]{4})[/.]([0-9]{2})[/.]([0-9]{2})"
@@ -160,8 +161,9 @@ def _is_any(kind: Any, *names: str) -> bool:
 def plain_type(kind: Any) -> Any:
     """Returns the ordinary Arrow type as which a column is read.
 
-    Texts, bytes and UUIDs are strings, float16 is float32; a dictionary, a run-end encoding or an
-    extension has the type of its values, and all lists are of one type.
+    Texts, bytes and UUIDs are strings, float16 is float32, a period of pandas is its first moment;
+    a dictionary, a run-end encoding or another extension has the type of its values, and all lists
+    are of one type.
 
     Example:
         >>> import pyarrow
@@ -170,7 +172,8 @@ def plain_type(kind: Any) -> Any:
     """
     pa = arrow()
     if isinstance(kind, pa.BaseExtensionType):
-        return pa.string() if kind.extension_name == "arrow.uuid" else plain_type(kind.storage_type)
+        converted = {"arrow.uuid": pa.string(), _PERIOD: pa.timestamp("us")}
+        return converted.get(kind.extension_name) or plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     if is_list(kind):
@@ -190,6 +193,8 @@ def plain(column: Any) -> Any:
     if kind == (target := plain_type(kind)):
         return array
     if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == _PERIOD:  # its storage counts from 1970 in its own unit
+            return pa.array(array.to_pandas().dt.to_timestamp(), from_pandas=True).cast(target)
         if kind.extension_name != "arrow.uuid":
             return plain(array.storage)
         return _by_value(array.storage, lambda octets: str(uuid.UUID(bytes=octets)))
@@ -445,7 +450,9 @@ def _sets(array: Any, max_values: int) -> np.ndarray:
     if is_text(array.type):
         array = pa.compute.split_pattern(array, "|")
     if is_list(array.type):
-        rows = np.asarray(pa.compute.list_parent_indices(array))
+        # not `list_parent_indices`, which counts the values that lie under a null, too
+        lengths = np.asarray(pa.compute.list_value_length(array).fill_null(0))
+        rows = np.repeat(np.arange(len(array)), lengths)
         values = strings(array.flatten(), spell=True)
     else:
         rows, values = np.arange(len(array)), strings(array, spell=True)
