@@ -1,6 +1,7 @@
 """Values that are not of the type of their column."""
 
 import math
+import re
 
 import pyarrow
 import pytest
@@ -8,8 +9,8 @@ from pyarrow import feather, parquet
 
 from tests.data import sets
 from tfrank_sel import data
-from tfrank_sel.data import InputError
-from tfrank_sel.data.formats import Columns
+from tfrank_sel.data import InputError, formats
+from tfrank_sel.data.formats import Columns, reader
 from tfrank_sel.features import REFUSE, Bool, Category, Hash, Number, Set, Timestamp, Vector
 
 ROLES = {"query_id": "q", "relevance": 1}
@@ -95,6 +96,30 @@ def test_one_line_of_another_type_spoils_no_other(tmp_path):
     ]
     assert found[-1].features.tolist() == [[1.5, 1.0, 2.0], [3.0, 5.5, 6.0]]
     assert found[-1].place[1].tolist() == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.jsonl", '[{"query_id": "q", "relevance": 1}]\n', "a JSON object. Received: expected"),
+        ("a.jsonl", '{\n "query_id": "q"\n}\n', "a JSON object. Received: Expecting property"),
+        ("a.jsonl", '{"query_id": "q",}\n', "a JSON object. Received: Expecting property"),
+        ("a.csv", "query_id,relevance,x\nq,1,2,\nq,1,3,\n", "3 values. Received: 4"),
+        ("a.tsv", "query_id\trelevance\tx\nq\t1\n", "3 values. Received: 2"),
+    ],
+)
+def test_a_file_without_a_good_row_is_refused_with_its_first(tmp_path, name, text, told):
+    path = tmp_path / name
+    path.write_text(text)
+    kind = reader([str(path)])
+    for run in (
+        lambda: next(data.read(path)),
+        lambda: kind.propose([str(path)]),
+        lambda: formats.names([str(path)]) and kind.infer([str(path)]),
+    ):
+        with pytest.raises(InputError, match=re.escape(f"{name}, row 1: a row must ")) as error:
+            run()
+        assert told in str(error.value)
 
 
 @pytest.mark.parametrize(

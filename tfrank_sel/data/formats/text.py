@@ -46,10 +46,15 @@ class DelimitedReader(LineReader, TableReader):
     def schema(self, path: str) -> Any:
         """Returns the schema; a column is numeric if most of its first values are numbers."""
         pa = arrow()
-        names = self.names(path)
-        with self._texts(Part(path), names, _skipped) as batches:
-            first = next(iter(batches), None)
-        kinds = [] if first is None else [_kind(first.column(i)) for i in range(len(names))]
+        names, kinds, bad = self.names(path), [], list[Rejected]()
+        for unit in self.tables(Part(path), names):
+            if isinstance(unit, Rejected):
+                bad.append(unit)
+            elif unit[1].num_rows:
+                kinds = [_kind(unit[1].column(i)) for i in range(len(names))]
+                break
+        if bad and not kinds:
+            raise bad[0].error()
         return pa.schema(list(zip(names, kinds or [pa.string()] * len(names), strict=True)))
 
     def names(self, path: str) -> Sequence[str]:
@@ -210,7 +215,9 @@ class JsonlReader(LineReader, TableReader):
         try:
             return _parsed(rows, ())
         except arrow().ArrowInvalid:
-            _, _, objects = _objects(path, numbers, rows)
+            bad, _, objects = _objects(path, numbers, rows)
+            if bad and not objects:
+                raise bad[0].error() from None
             names = dict.fromkeys(name for record in objects for name in record)
             columns = {name: [record.get(name) for record in objects] for name in names}
             return arrow().table({x: _mostly(column) for x, column in columns.items()})
