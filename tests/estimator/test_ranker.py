@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 import tensorflow as tf
@@ -300,6 +301,8 @@ def test_rows_without_queries_are_one_list_with_a_warning() -> None:
         ({}, {"qid": QID[:-1]}, f"`qid` must have a value for each of {len(X)} rows"),
         ({}, {"qid": np.where(QID == 3, np.nan, QID)}, "Received: a missing value"),
         ({}, {"qid": np.where(QID == 3, None, QID)}, "Received: a missing value"),
+        ({}, {"qid": np.where(QID == 3, pd.NA, QID.astype(object))}, "Received: a missing value"),
+        ({}, {"X": pd.DataFrame({"x": X[:, 0] + 1j})}, "X: expected a readable table. .*complex"),
         ({}, {"y": -Y}, "`y` must not be negative. Received: -"),
         ({}, {"y": np.ones(len(X))}, "a list must have two different labels. Received: "),
         ({}, {"sample_weight": -np.ones(len(X))}, "must not be negative"),

@@ -62,8 +62,13 @@ class RowGroups(NamedTuple):
         names = column_or_1d(np.asarray(qid))
         if len(names) != rows:
             raise ValueError(f"`qid` must have a value for each of {rows} rows. Got {len(names)}")
-        is_missing = np.array([x is None for x in names]) if names.dtype == object else False
-        if np.any(is_missing | (names != names)):
+        if names.dtype == object:  # `pd.NA == pd.NA` is no Boolean
+            is_missing = any(
+                x is None or type(x == x) not in (bool, np.bool_) or x != x for x in names
+            )
+        else:
+            is_missing = bool(np.any(names != names))
+        if is_missing:
             raise refusal("`qid` must name the query of each row", "a missing value")
         return cls(*groups(names.tolist()))
 
@@ -248,7 +253,8 @@ def types_of(frame: Any) -> dict[str, Feature]:
     Raises:
         ValueError: If no column can have a type.
     """
-    table = frames.arrow_table(frame, array)
+    with tables.readable("X"):
+        table = frames.arrow_table(frame, array)
     types, left_out = tables.propose(table.schema, table, ONLY_FEATURES)
     if left_out:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
