@@ -282,10 +282,8 @@ for module in pkgutil.walk_packages(tfrank_sel.__path__, "tfrank_sel."):
 )
 def test_dir_of_a_package_shows_no_module_that_it_is_made_of(package: ModuleType) -> None:
     shown = dir(package)
-    exported = re.findall(r"(\w+) as \1\b", inspect.getsource(package)) + getattr(
-        package, "__all__", []
-    )
-    assert sorted(shown) == sorted(exported)
+    exported = re.findall(r"(\w+) as \1\b", inspect.getsource(package))
+    assert sorted(shown) == sorted({*exported, *getattr(package, "__all__", [])})
 
 
 def test_each_seeded_fault_has_its_text_and_its_tests() -> None:

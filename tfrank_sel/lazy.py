@@ -58,6 +58,26 @@ def imports(
     return attribute
 
 
+def exported(
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Returns `__getattr__`, `__dir__` and `__all__` for a package that imports at first use.
+
+    Args:
+        package: The `__name__` of the package.
+        file: Its `__file__`: what it imports in a block, as in `from module import name as name`,
+            is what it exports.
+    """
+    homes = {
+        name: module.removeprefix(f"{package}.")
+        for module, taken in _EXPORTED.findall(pathlib.Path(file).read_text("utf-8"))
+        for name in _TAKEN.findall(taken)
+    }
+    taken = {name: home for name, home in homes.items() if home != package}
+    shown = sorted(homes)
+    return imports(package, {*homes, *taken.values()}, taken), lambda: shown, shown
+
+
 class Module:
     """A module that is imported at its first use, for files of which only a part needs it.
 
@@ -76,6 +96,8 @@ T = TypeVar("T")
 
 _waiting: list[Any] = []  # symbols that were defined before Keras was imported
 _PACKAGES = ("links", "losses", "metrics", "models", "ops", "presets")
+_EXPORTED = re.compile(r"^    from (\S+) import (\([^)]*\)|.+)$", re.MULTILINE)
+_TAKEN = re.compile(r"\b(\w+) as \1\b")
 _REGISTERED = re.compile(r"^@register\n(?:@.*\n)*(?:class|def) (\w+)", re.MULTILINE)
 
 

@@ -9,82 +9,32 @@ from tfrank_sel import lazy
 
 if TYPE_CHECKING:
     from tfrank_sel.data import (
-        batching,
-        elwc,
-        formats,
-        frames,
-        letor,
-        packed,
-        parsing,
-        requests,
-        schema,
-        sequences,
-        synthetic,
-        writing,
+        batching as batching,
+        elwc as elwc,
+        formats as formats,
+        frames as frames,
+        letor as letor,
+        packed as packed,
+        parsing as parsing,
+        requests as requests,
+        schema as schema,
+        sequences as sequences,
+        synthetic as synthetic,
+        writing as writing,
     )
     from tfrank_sel.data.batching import (
-        batches,
-        bucket_edges,
-        head,
-        list_sizes,
-        split_segments,
-        top,
+        batches as batches,
+        bucket_edges as bucket_edges,
+        head as head,
+        list_sizes as list_sizes,
+        split_segments as split_segments,
+        top as top,
     )
-    from tfrank_sel.data.cache import Cache
-    from tfrank_sel.data.formats import read
-    from tfrank_sel.data.lists import InputError, ItemList
-    from tfrank_sel.data.schema import Schema
-    from tfrank_sel.data.sequences import Sequences
-    from tfrank_sel.data.spec import FeatureSpec, ListFeatures
+    from tfrank_sel.data.cache import Cache as Cache
+    from tfrank_sel.data.formats import read as read
+    from tfrank_sel.data.lists import InputError as InputError, ItemList as ItemList
+    from tfrank_sel.data.schema import Schema as Schema
+    from tfrank_sel.data.sequences import Sequences as Sequences
+    from tfrank_sel.data.spec import FeatureSpec as FeatureSpec, ListFeatures as ListFeatures
 
-__all__ = [
-    "Cache",
-    "FeatureSpec",
-    "InputError",
-    "ItemList",
-    "ListFeatures",
-    "Schema",
-    "Sequences",
-    "batches",
-    "batching",
-    "bucket_edges",
-    "elwc",
-    "formats",
-    "frames",
-    "head",
-    "letor",
-    "list_sizes",
-    "packed",
-    "parsing",
-    "read",
-    "requests",
-    "schema",
-    "sequences",
-    "split_segments",
-    "synthetic",
-    "top",
-    "writing",
-]
-
-_HOMES = {
-    "Cache": "cache",
-    "FeatureSpec": "spec",
-    "InputError": "lists",
-    "ItemList": "lists",
-    "ListFeatures": "spec",
-    "Schema": "schema",
-    "Sequences": "sequences",
-    "batches": "batching",
-    "bucket_edges": "batching",
-    "head": "batching",
-    "list_sizes": "batching",
-    "read": "formats",
-    "split_segments": "batching",
-    "top": "batching",
-}
-
-__getattr__ = lazy.imports(__name__, set(__all__) - set(_HOMES), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy.exported(__name__, __file__)

@@ -27,23 +27,4 @@ if TYPE_CHECKING:
         export as export,
     )
 
-_NAMES = {
-    "PADDING_SCORE": "signatures",
-    "check_servable": "saved_model",
-    "dense_inputs": "signatures",
-    "export": "signatures",
-    "factorization": "recommenders",
-    "next_items": "recommenders",
-    "onnx": "onnx_format",
-    "publish": "releases",
-    "remove_old": "releases",
-    "roll_back": "releases",
-    "search_engine": "engines",
-    "versions": "releases",
-}
-
-__getattr__ = lazy.imports(__name__, {*_NAMES.values()}, _NAMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(_NAMES)
+__getattr__, __dir__, __all__ = lazy.exported(__name__, __file__)

@@ -63,23 +63,4 @@ if TYPE_CHECKING:
         reciprocal_rank_fusion as reciprocal_rank_fusion,
     )
 
-_HOMES = {
-    "base": "BinaryMetric ComparingMetric ListwiseMetric RankedMetric",
-    "calibration": "ECE PCOC BrierScore ItemMetric LogitNorm Reliability",
-    "comparison": "compare",
-    "correlation": "ARP AUC OPA BPref KendallTau SpearmanRho",
-    "diversity": "AlphaDCG AlphaNDCG DiversityMetric PrecisionIA SubtopicRecall",
-    "evaluator": "Evaluator",
-    "presets": "tfr trec_eval",
-    "ranked": "DCG ERR MAP MRR NDCG PWA RBP Hits Precision Recall RPrecision",
-    "selective": "ExcessError RegionAbsoluteError RegionDivergence by_region quantile_edges",
-    "trec": "comb_sum reciprocal_rank_fusion",
-}
-_NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = ("averaging", "ties")
-
-__getattr__ = lazy.imports(__name__, _MODULES, _NAMES)
-
-
-def __dir__() -> list[str]:
-    return sorted([*_NAMES, *_MODULES])
+__getattr__, __dir__, __all__ = lazy.exported(__name__, __file__)
