@@ -6,11 +6,11 @@ import keras
 from tensorflow import Tensor
 
 from tfrank_sel.refusals import refusal
-from tfrank_sel.serialization import register
+from tfrank_sel.serialization import Configurable, register
 
 
 @register
-class Cross(keras.layers.Layer):
+class Cross(Configurable, keras.layers.Layer):
     """Products of features: `x0 * (W x + diag_scale * x + b) + x`.
 
     Args:
@@ -83,19 +83,3 @@ class Cross(keras.layers.Layer):
             raise refusal("`x0` and `x` must be equally wide", f"{x0.shape[-1]}, {x.shape[-1]}")
         crossed = self._dense(x if self._projection is None else self._projection(x))
         return x0 * (crossed + self.diag_scale * x) + x
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
-        serialized = {
-            "preactivation": keras.activations.serialize(self.preactivation),
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-        }
-        own = {
-            "projection_dim": self.projection_dim,
-            "diag_scale": self.diag_scale,
-            "use_bias": self.use_bias,
-        }
-        return {**super().get_config(), **own, **serialized}
