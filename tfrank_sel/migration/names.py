@@ -87,36 +87,10 @@ UNWEIGHTED = {
 
 # names of the keys, whose values are the strings that `get` takes
 KEYS = {
-    "RankingLossKey": {
-        "APPROX_MRR_LOSS",
-        "APPROX_NDCG_LOSS",
-        "CALIBRATED_SOFTMAX_LOSS",
-        "COUPLED_RANKDISTIL_LOSS",
-        "GUMBEL_APPROX_NDCG_LOSS",
-        "LIST_MLE_LOSS",
-        "MEAN_SQUARED_LOSS",
-        "ORDINAL_LOSS",
-        "PAIRWISE_HINGE_LOSS",
-        "PAIRWISE_LOGISTIC_LOSS",
-        "PAIRWISE_MSE_LOSS",
-        "PAIRWISE_SOFT_ZERO_ONE_LOSS",
-        "SIGMOID_CROSS_ENTROPY_LOSS",
-        "SOFTMAX_LOSS",
-        "UNIQUE_SOFTMAX_LOSS",
-        "YETI_LOGISTIC_LOSS",
-    },
-    "RankingMetricKey": {
-        "ALPHA_DCG",
-        "ARP",
-        "DCG",
-        "HITS",
-        "MAP",
-        "MRR",
-        "NDCG",
-        "ORDERED_PAIR_ACCURACY",
-        "PRECISION",
-        "PRECISION_IA",
-    },
+    "RankingLossKey": {x.upper() for x in LOSSES.values()}
+    - {"CLICK_EM_LOSS", "GET", "MIXTURE_EM_LOSS"},
+    "RankingMetricKey": {"MAP", *(x.upper() for x in METRICS.values())}
+    - {"DEFAULT_KERAS_METRICS", "GET", "MEAN_AVERAGE_PRECISION", "RECALL"},
 }
 
 TEXTS = (
