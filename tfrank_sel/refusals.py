@@ -1,5 +1,8 @@
-"""The sentence of a refusal: what must hold, and what was received."""
+"""The sentence of a refusal: what must hold, and what was received, or what to install."""
 
+import contextlib
+import importlib.util
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 
@@ -32,6 +35,32 @@ def missing(error: ImportError) -> str:
     if error.name in ("keras", "tensorflow"):
         return "This needs TensorFlow and Keras: pip install tensorflow keras"
     return " ".join(str(error).split())
+
+
+@contextlib.contextmanager
+def needed(user: str, extra: str, package: str | None = None) -> Iterator[None]:
+    """Refuses an import of a package that is not installed, and names the extra that has it.
+
+    Args:
+        user: What needs it.
+        extra: The extra.
+        package: Its name, if it is not that of the module.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise _not_installed(user, extra, package or error.name) from error
+
+
+def check_installed(user: str, extra: str, modules: Sequence[str]) -> None:
+    """Raises an error about those modules of an extra that are not installed."""
+    absent = [name for name in modules if importlib.util.find_spec(name) is None]
+    if absent:
+        raise _not_installed(user, extra, ", ".join(absent))
+
+
+def _not_installed(user: str, extra: str, packages: object) -> ImportError:
+    return ImportError(f"{user} needs {packages}: pip install 'tfrank_sel[{extra}]'")
 
 
 def _shown(value: Any) -> str:

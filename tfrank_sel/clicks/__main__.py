@@ -5,13 +5,11 @@ from typing import Annotated
 
 import numpy as np
 
-try:
+from tfrank_sel.refusals import needed, refusal
+
+with needed("tfrank-sel-clicks", "clicks"):
     import typer
     from pyarrow import parquet
-except ModuleNotFoundError as error:
-    raise ImportError(
-        f"tfrank-sel-clicks needs {error.name}: pip install 'tfrank_sel[clicks]'"
-    ) from error
 
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables, ubi as insights
@@ -21,7 +19,6 @@ from tfrank_sel.commandline import Application, Version, told
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.locks import created
-from tfrank_sel.refusals import refusal
 
 Files = Annotated[
     list[str],

@@ -19,7 +19,7 @@ import numpy as np
 from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
 from tfrank_sel.features import REFUSE, Vector
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.refusals import needed, received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 if TYPE_CHECKING:
@@ -351,11 +351,8 @@ def feature_spec(schema: "schema_pb2.Schema") -> FeatureSpec:
 
 
 def _messages() -> Any:
-    try:
+    with needed("a schema", "pipelines", "tensorflow-metadata"):
         from tensorflow_metadata.proto.v0 import schema_pb2
-    except ImportError as error:
-        needed = "a schema needs tensorflow-metadata: pip install 'tfrank_sel[pipelines]'"
-        raise ImportError(needed) from error
     return schema_pb2
 
 

@@ -6,13 +6,11 @@ import pathlib
 import sys
 from typing import Annotated, Any, Literal
 
-try:
+from tfrank_sel.refusals import needed, refusal
+
+with needed("tfrank-sel-engine", "engine"):
     import typer
     from pyarrow import parquet
-except ModuleNotFoundError as error:
-    raise ImportError(
-        f"tfrank-sel-engine needs {error.name}: pip install 'tfrank_sel[engine]'"
-    ) from error
 
 from tfrank_sel import kept
 from tfrank_sel.commandline import Application, Version, told
@@ -26,7 +24,6 @@ from tfrank_sel.engines.solr import Solr
 from tfrank_sel.features import Bool, Category, Feature, Hash, Number
 from tfrank_sel.launch import quiet
 from tfrank_sel.locks import created
-from tfrank_sel.refusals import refusal
 
 Name = Literal["opensearch", "o19s", "elasticsearch", "solr"]  # as in `export.search_engine`
 Ranks = Literal["opensearch", "o19s", "elasticsearch", "solr", "vespa"]

@@ -1,13 +1,9 @@
 """A ranker with the conventions of scikit-learn: needs the extra `sklearn`."""
 
-import importlib.util
+from tfrank_sel.refusals import check_installed
 
 _NEEDED = ("scipy", "sklearn")
-_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-if _missing:
-    raise ImportError(
-        f"`tfrank_sel.Ranker` needs {', '.join(_missing)}: pip install 'tfrank_sel[sklearn]'"
-    )
+check_installed("`tfrank_sel.Ranker`", "sklearn", _NEEDED)
 
 from tfrank_sel.estimator.ranker import Ranker  # noqa: E402
 

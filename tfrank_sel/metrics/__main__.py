@@ -7,16 +7,13 @@ import pathlib
 import statistics
 from typing import TYPE_CHECKING, Annotated, Any
 
-try:
+from tfrank_sel.refusals import needed, received, refusal
+
+with needed("tfrank-sel-metrics", "metrics"):
     import typer
     import typer.core
-except ModuleNotFoundError as error:
-    raise ImportError(
-        f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
-    ) from error
 
 from tfrank_sel.commandline import Application, Version
-from tfrank_sel.refusals import received, refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.metrics.comparison import Comparison

@@ -5,12 +5,10 @@ import difflib
 import pathlib
 import sys
 
-try:
+from tfrank_sel.refusals import needed
+
+with needed("tfrank-sel-migrate", "migrate"):
     from tfrank_sel.migration.rewriting import MARK, rewritten
-except ModuleNotFoundError as error:
-    raise ImportError(
-        f"tfrank-sel-migrate needs {error.name}: pip install 'tfrank_sel[migrate]'"
-    ) from error
 
 from tfrank_sel.version import __version__
 

@@ -20,7 +20,7 @@ from tfrank_sel.objectives.lists import (
     check_labels,
     content,
 )
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.refusals import needed, received, refusal
 
 Metric = ListwiseMetric | ItemMetric | ListwiseLoss
 
@@ -279,12 +279,8 @@ def train_catboost(
         ValueError: As in `Derivatives`, or if the pool has no groups, has text or embedding
             features, or is quantized and has categorical features.
     """
-    try:
+    with needed("`train_catboost`", "catboost", "CatBoost"):
         import catboost
-    except ImportError as error:
-        raise ImportError(
-            "`train_catboost` needs CatBoost: pip install 'tfrank_sel[catboost]'"
-        ) from error
     derivatives = Derivatives(loss, **options)
     _check(pool)
     labels = np.asarray(pool.get_label(), np.float64)

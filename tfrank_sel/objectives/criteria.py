@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.objectives.lists import check_labels
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.refusals import needed, received, refusal
 
 # from scores, and whether their gradient is needed, to the value and the gradient
 Evaluate = Callable[[NDArray[Any], bool], tuple[float, NDArray[Any] | None]]
@@ -89,12 +89,8 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
 @functools.cache
 def _node() -> Any:
     """Makes the class of a node of PyTorch's graph, whose gradient is known with its value."""
-    try:
+    with needed("`objectives.torch`", "torch", "PyTorch"):
         import torch
-    except ImportError as error:
-        raise ImportError(
-            "`objectives.torch` needs PyTorch: pip install 'tfrank_sel[torch]'"
-        ) from error
 
     class Evaluated(torch.autograd.Function):
         @staticmethod

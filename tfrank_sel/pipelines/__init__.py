@@ -1,6 +1,6 @@
 """Pipelines from files of lists to a served ranker: Beam components, and runs of them."""
 
-import importlib.util
+from tfrank_sel.refusals import check_installed
 
 _NEEDED = (
     "google_crc32c",
@@ -14,8 +14,4 @@ _NEEDED = (
     "tomlkit",
     "typer",
 )
-_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-if _missing:
-    raise ImportError(
-        f"`tfrank_sel.pipelines` needs {', '.join(_missing)}: pip install 'tfrank_sel[pipelines]'"
-    )
+check_installed("`tfrank_sel.pipelines`", "pipelines", _NEEDED)

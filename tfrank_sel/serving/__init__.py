@@ -1,8 +1,7 @@
 """Serving of a ranker: a local endpoint compatible with TensorFlow Serving, and its client."""
 
-import importlib.util
-
 from tfrank_sel import lazy
+from tfrank_sel.refusals import check_installed
 
 _NEEDED = (
     "grpc",
@@ -18,10 +17,6 @@ _NEEDED = (
     "uvicorn",
     "uvloop",
 )
-_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-if _missing:
-    raise ImportError(
-        f"`tfrank_sel.serving` needs {', '.join(_missing)}: pip install 'tfrank_sel[serving]'"
-    )
+check_installed("`tfrank_sel.serving`", "serving", _NEEDED)
 
 __getattr__ = lazy.imports(__name__, ["client", "deployment"])

@@ -1,16 +1,12 @@
 """Factorisation by alternating least squares in compiled loops; requires the extra `als`."""
 
-import importlib.util
 from typing import TYPE_CHECKING
 
 from tfrank_sel import lazy
+from tfrank_sel.refusals import check_installed
 
 _NEEDED = ("llvmlite", "numba", "rich", "scipy", "threadpoolctl")
-_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-if _missing:
-    raise ImportError(
-        f"`tfrank_sel.models.als` needs {', '.join(_missing)}: pip install 'tfrank_sel[als]'"
-    )
+check_installed("`tfrank_sel.models.als`", "als", _NEEDED)
 
 from tfrank_sel.models.als.factorizer import RGFactorizer  # noqa: E402
 from tfrank_sel.models.als.objectives import RG2, Objective, RGCross, WeightedSquare  # noqa: E402

@@ -6,12 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.models.als.retrieval import Array, Ids, marked
-from tfrank_sel.refusals import refusal
+from tfrank_sel.refusals import needed, refusal
 
-try:
+with needed("`ItemIndex`", "ann", "faiss-cpu"):
     import faiss
-except ImportError as error:
-    raise ImportError("`ItemIndex` needs faiss-cpu: pip install 'tfrank_sel[ann]'") from error
 
 _FEWEST_PROBES = 8  # by default
 

@@ -31,13 +31,11 @@ from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.run.execution import run
 from tfrank_sel.pipelines.run.plan import Plan
-from tfrank_sel.refusals import received
+from tfrank_sel.refusals import needed, received
 from tfrank_sel.training.callbacks import Epoch
 
-try:
+with needed("`tune`", "tune"):
     import optuna
-except ImportError as error:
-    raise ImportError("`tune` needs optuna: pip install 'tfrank_sel[tune]'") from error
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 DATABASE, DATA, TRIALS = "study.db", "data", "trials"
