@@ -25,16 +25,11 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        self._counts = _ByLabels(":tensorflow:serving:request_count", "model_name", "status")
-        self._loads = _ByLabels(
-            ":tensorflow:cc:saved_model:load_attempt_count", "model_path", "status"
-        )
-        self._rounds = _ByLabels(":tfrank_sel:serving:failed_round_count", "followed", "status")
-        self._lost = _ByLabels(":tfrank_sel:serving:lost_list_count", "model_name", "status")
-        self._registry.register(self._counts)
-        self._registry.register(self._lost)
-        self._registry.register(self._rounds)
-        self._registry.register(self._loads)
+        self._counts = self._by_status(":tensorflow:serving:request_count", "model_name")
+        self._lost = self._by_status(":tfrank_sel:serving:lost_list_count", "model_name")
+        self._rounds = self._by_status(":tfrank_sel:serving:failed_round_count", "followed")
+        loads = ":tensorflow:cc:saved_model:load_attempt_count"
+        self._loads = self._by_status(loads, "model_path")
         self._latency = Histogram(
             ":tensorflow:serving:request_latency",
             "Time from a request to its answer, in microseconds",
@@ -42,6 +37,11 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
+
+    def _by_status(self, name: str, label: str) -> "_ByLabels":
+        counts = _ByLabels(name, label, "status")
+        self._registry.register(counts)
+        return counts
 
     @contextlib.contextmanager
     def request(self, api: str, entrypoint: str, model_name: str = "") -> Iterator["Observation"]:

@@ -25,7 +25,6 @@ from tfrank_sel.training.fitting import Trained
 
 WARM_UP_LISTS = 4
 TRIED_LISTS = 16  # by the signatures of an export
-TOLERANCE = 1e-5
 
 
 def export(
