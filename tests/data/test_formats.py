@@ -242,6 +242,23 @@ def test_a_folder_of_parquet_is_read_with_the_columns_that_its_folders_name(tmp_
         list(data.read(tmp_path, label="title", features=["price"]))
 
 
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_a_column_that_a_file_of_a_folder_lacks_is_refused_as_of_a_pattern(tmp_path, lacking):
+    paths = [tmp_path / f"day={day}" / "part.parquet" for day in range(2)]
+    for day, path in enumerate(paths):
+        path.parent.mkdir()
+        table = pyarrow.table(COLUMNS)
+        parquet.write_table(table.drop_columns("stock") if day == lacking else table, path)
+    for given in (tmp_path, paths):
+        with pytest.raises(InputError, match=f"day={lacking}/part.parquet: .* column 'stock'"):
+            list(data.read(given))
+        named = [str(x) for x in (given if isinstance(given, list) else [given])]
+        features, left_out = formats.reader(named).propose(named)
+        assert "price" in features
+        assert left_out["stock"].endswith("has no such column")
+    assert len(list(data.read(tmp_path, features=["price"]))) == 3
+
+
 def test_a_folder_without_parquet_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"expected Parquet files in the folder\. Received: none"):
         next(data.read(tmp_path))

@@ -14,7 +14,7 @@ from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.reader import Part, Reader, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.data.formats.tables import ROWS, TableReader, readable
+from tfrank_sel.data.formats.tables import PARTS, ROWS, TableReader, readable
 from tfrank_sel.data.lists import Found, InputError, Rejected
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import Feature
@@ -29,8 +29,9 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 class ParquetReader(TableReader):
     """Reader of Parquet files; the units of a part are row groups.
 
-    A folder is read as its files, ordered by path, and the units of a part are these files. A
-    subfolder named `NAME=VALUE`, as in Hive and Spark, is a column of its files.
+    A folder is read as its files, ordered by path, and the units of a part are these files; its
+    columns are those of several of them. A subfolder named `NAME=VALUE`, as in Hive and Spark, is a
+    column of its files.
     """
 
     name = "parquet"
@@ -41,8 +42,12 @@ class ParquetReader(TableReader):
 
         pa = arrow()
         files = _files(path)
-        with stores.opened(files[0]) as file:
-            schema = parquet.read_schema(file)
+        fields: list[Any] = []
+        for path_of_part in spaced(files, PARTS):
+            with stores.opened(path_of_part) as file:
+                names = {field.name for field in fields}
+                fields += [x for x in parquet.read_schema(file) if x.name not in names]
+        schema = pa.schema(fields)
         partitions = [_partition(path, x) for x in files]
         for name in partitions[0]:
             texts = {partition[name] for partition in partitions if partition.get(name) is not None}

@@ -30,7 +30,7 @@ from tfrank_sel.refusals import received
 
 Row = tuple[str, int, dict[str, Any]]  # file, number of the row, and values by name
 ROWS = 8192  # read at once
-_PARTS = 4  # of a file, in a sample
+PARTS = 4  # of a file or folder, in a sample
 TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
 _MOST_DISTINCT = 0.9  # of the values of a category
 _QUERIES = 20  # with several rows: in fewer, a column of items may be constant by chance
@@ -97,10 +97,11 @@ class TableReader(RowReader):
         schema = self.schema(path)
         names = [name for name in schema.names if schema.names.count(name) == 1]
         chunks = []
-        for part in spaced(self.parts(path), _PARTS):
-            tables = (x[2] for x in self.read(part, names) if not isinstance(x, Rejected))
+        for part in spaced(self.parts(path), PARTS):
+            tables = (x[2] for x in self.read(part, (), names) if not isinstance(x, Rejected))
             if (first := next((x for x in tables if x.num_rows), None)) is not None:
-                chunks.append(pa.table({name: first[name] for name in names}))
+                there = [name for name in names if name in first.schema.names]
+                chunks.append(pa.table({name: first[name] for name in there}))
         return whole(list(enumerate(chunks)))[0] if chunks else schema.empty_table()
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
@@ -122,19 +123,21 @@ class TableReader(RowReader):
         Raises:
             InputError: If a file cannot be read, or lacks a required column.
         """
-        samples, repeated = dict[str, Any](), dict[str, str]()
+        samples, left_out = dict[str, Any](), dict[str, str]()
         for path in spaced(sorted(paths)):
             with readable(path):
                 sample = self.sample(path)
                 names = list(self.names(path))
             check(path, names, required)
             counts = {x: count for x in names if (count := names.count(x)) > 1}
-            repeated |= {x: f"{count} columns have this name" for x, count in counts.items()}
+            left_out |= {x: f"{count} columns have this name" for x, count in counts.items()}
+            lacking = {*names} - {*counts, *sample.schema.names}
+            left_out |= dict.fromkeys(lacking, f"a file of {path} has no such column")
             once = [i for i, x in enumerate(sample.schema.names) if x not in counts]
             samples[path] = sample.select(once)
         filled = [(path, table) for path, table in samples.items() if table.num_rows]
-        sample, lacking = whole(filled or list(samples.items()))
-        return sample, {**lacking, **repeated}
+        sample, of_some = whole(filled or list(samples.items()))
+        return sample, {**of_some, **left_out}
 
     def infer(self, paths: Sequence[str]) -> Schema:
         schemas = {}
