@@ -425,8 +425,14 @@ def test_several_files_are_one_table(tmp_path):
     table = parquet.read_table(output)
     assert set(table["x"].to_pylist()) == {"00", "01"}
     assert set(table["y"].to_pylist()) == {"7", "8", "007"}
-    with pytest.raises(InputError, match="expected each file once"):
-        invoked(clicks_app, "models", *files, files[0])
+    (tmp_path / "link.parquet").symlink_to(files[0])
+    for again in (
+        files[0],
+        f"{files[0].parent}/../{files[0].parent.name}/0.parquet",
+        "link.parquet",
+    ):
+        with pytest.raises(InputError, match="expected each file once"):
+            invoked(clicks_app, "models", *files, tmp_path / again)
     with pytest.raises(InputError, match="a pattern that matches no file"):
         invoked(clicks_app, "models", tmp_path / "*.csv")
 

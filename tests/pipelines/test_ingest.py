@@ -180,7 +180,7 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
             ("row", 7, "'x' must be a finite number. Received: 'nan'", None),
         ],
         "bad.tfrecord": [
-            ("record", 2, "a record must be elwc", None),
+            ("record", 2, "a record must be elwc, and text UTF-8. Received: Failed", None),
             ("record", 3, "'x' must be a finite number. Received: nan in item 2", None),
             ("record", 4, "'relevance' must be a finite number", None),
             ("record", 7, "a record must be elwc, and text UTF-8. Received: ", None),

@@ -228,7 +228,8 @@ def expand(patterns: Iterable[str]) -> list[str]:
         if matches == [pattern] and not (is_file(pattern) or is_dir(pattern)):
             raise InputError(pattern, received("expected a file", "no such file"))
         paths += matches
-    for path, count in collections.Counter(paths).items():
+    places = (x if is_remote(x) else os.path.realpath(x) for x in paths)
+    for path, count in collections.Counter(places).items():
         if count > 1:
             raise InputError(path, received("expected each file once", "the same file again"))
     return paths

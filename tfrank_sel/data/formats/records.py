@@ -32,6 +32,7 @@ from tfrank_sel.refusals import received
 from tfrank_sel.spelling import spelled
 
 _FRAME = 16  # octets around a record
+_TRACE = ("Graph execution error:", "Detected at node", "<stack traces")
 _SAMPLE = 100  # records from which the features are inferred
 # TensorFlow quotes invalid input, and fails to raise its error if that is not UTF-8.
 Unreadable = (tf.errors.OpError, UnicodeDecodeError)
@@ -157,10 +158,11 @@ def records(path: str) -> Iterator[bytes]:
 
 
 def first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
-    """Returns the first line of an error of `Unreadable`."""
+    """Returns the first line of an error of `Unreadable` that is no trace of the graph."""
     if isinstance(error, UnicodeDecodeError):
         return error.object.decode("utf-8", "backslashreplace").splitlines()[0]
-    return str(error.message).splitlines()[0]
+    lines = [x for x in str(error.message).splitlines() if x and not x[0].isspace()]
+    return next((x for x in lines if not x.startswith(_TRACE)), lines[0])
 
 
 def text(value: bytes | int | float) -> str:
