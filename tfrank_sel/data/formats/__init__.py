@@ -19,33 +19,16 @@ from tfrank_sel.data.formats.binary import (
     ParquetReader,
     SequenceExampleReader,
 )
-from tfrank_sel.data.formats.reader import Part, Reader, RowReader
-from tfrank_sel.data.formats.tables import TableReader, readable
+from tfrank_sel.data.formats.reader import Part as Part, Reader as Reader, RowReader as RowReader
+from tfrank_sel.data.formats.tables import TableReader as TableReader, readable
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
-from tfrank_sel.data.formats.whole import Rule, Table
+from tfrank_sel.data.formats.whole import Rule, Table as Table
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
-from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.data.schema import Columns as Columns, Schema as Schema
 from tfrank_sel.features import Feature
 from tfrank_sel.refusals import received, refusal
 
 Layout = Schema  # an earlier name
-
-__all__ = [
-    "FORMATS",
-    "Columns",
-    "Layout",
-    "Part",
-    "Reader",
-    "RowReader",
-    "Schema",
-    "Table",
-    "TableReader",
-    "dicts",
-    "names",
-    "read",
-    "reader",
-    "table",
-]
 
 FORMATS: dict[str, type[Reader]] = {
     kind.name: kind

@@ -3,16 +3,12 @@
 Nothing here imports TensorFlow, so that errors are reported at once.
 """
 
-from tfrank_sel.pipelines.configuration.files import Override, load, reference, replaced, text
-from tfrank_sel.pipelines.configuration.section import ConfigurationError
-from tfrank_sel.pipelines.configuration.sections import Configuration
-
-__all__ = [
-    "Configuration",
-    "ConfigurationError",
-    "Override",
-    "load",
-    "reference",
-    "replaced",
-    "text",
-]
+from tfrank_sel.pipelines.configuration.files import (
+    Override as Override,
+    load as load,
+    reference as reference,
+    replaced as replaced,
+    text as text,
+)
+from tfrank_sel.pipelines.configuration.section import ConfigurationError as ConfigurationError
+from tfrank_sel.pipelines.configuration.sections import Configuration as Configuration
