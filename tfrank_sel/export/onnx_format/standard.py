@@ -26,10 +26,6 @@ def _gelu(graph: Graph, x: str) -> str:
     return str(graph("Mul", half, graph("Add", error, _ONE)))
 
 
-def _silu(graph: Graph, x: str) -> str:
-    return str(graph("Mul", x, graph("Sigmoid", x)))
-
-
 def _operator(kind: str, **attributes: Any) -> Any:
     return lambda graph, x: graph(kind, x, **attributes)
 
@@ -42,7 +38,7 @@ _ACTIVATIONS = {
     keras.activations.elu: _operator("Elu"),
     keras.activations.selu: _operator("Selu"),
     keras.activations.gelu: _gelu,
-    keras.activations.silu: _silu,
+    keras.activations.silu: lambda graph, x: graph("Mul", x, graph("Sigmoid", x)),
     keras.activations.sigmoid: _operator("Sigmoid"),
     keras.activations.hard_sigmoid: _operator("HardSigmoid", alpha=1.0 / 6.0, beta=0.5),
     keras.activations.tanh: _operator("Tanh"),
@@ -66,10 +62,6 @@ def _dense(graph: Graph, layer: Any, x: str) -> str:
         raise no_form(layer, f"quantization {layer.quantization_mode}")
     x = graph("MatMul", x, array(layer.kernel))
     return _activated(graph, layer, graph("Add", x, array(layer.bias)) if layer.use_bias else x)
-
-
-def _same(graph: Graph, layer: Any, x: str) -> str:
-    return x
 
 
 def _relu(graph: Graph, layer: Any, x: str) -> str:
@@ -120,22 +112,6 @@ def _normalization(graph: Graph, layer: Any, x: str) -> str:
 
 def _rescaling(graph: Graph, layer: Any, x: str) -> str:
     return str(graph("Add", graph("Mul", x, np.float32(layer.scale)), np.float32(layer.offset)))
-
-
-def _reshape(graph: Graph, layer: Any, x: str) -> str:
-    return str(graph("Reshape", x, indices(0, *layer.target_shape)))
-
-
-def _flatten(graph: Graph, layer: Any, x: str) -> str:
-    return str(graph("Flatten", x, axis=1))
-
-
-def _permute(graph: Graph, layer: Any, x: str) -> str:
-    return str(graph("Transpose", x, perm=[0, *layer.dims]))
-
-
-def _concatenate(graph: Graph, layer: Any, xs: Sequence[str]) -> str:
-    return str(graph("Concat", *xs, axis=layer.axis))
 
 
 def _merged(kind: str) -> Any:
@@ -238,12 +214,12 @@ RULES: dict[type, Rule] = {
     _layers.Add: _merged("Add"),
     _layers.Average: _average,
     _layers.BatchNormalization: _batch_normalization,
-    _layers.Concatenate: _concatenate,
+    _layers.Concatenate: lambda graph, layer, xs: graph("Concat", *xs, axis=layer.axis),
     _layers.Dense: _dense,
     _layers.EinsumDense: _einsum_dense,
     _layers.ELU: lambda graph, layer, x: graph("Elu", x, alpha=float(layer.alpha)),
     _layers.Embedding: _embedding,
-    _layers.Flatten: _flatten,
+    _layers.Flatten: lambda graph, layer, x: graph("Flatten", x, axis=1),
     _layers.GlobalAveragePooling1D: _pooled("ReduceMean"),
     _layers.GlobalMaxPooling1D: _pooled("ReduceMax"),
     _layers.IntegerLookup: _lookup,
@@ -256,10 +232,10 @@ RULES: dict[type, Rule] = {
     _layers.MultiHeadAttention: attention,
     _layers.Multiply: _merged("Mul"),
     _layers.Normalization: _normalization,
-    _layers.Permute: _permute,
+    _layers.Permute: lambda graph, layer, x: graph("Transpose", x, perm=[0, *layer.dims]),
     _layers.ReLU: _relu,
     _layers.Rescaling: _rescaling,
-    _layers.Reshape: _reshape,
+    _layers.Reshape: lambda graph, layer, x: graph("Reshape", x, indices(0, *layer.target_shape)),
     _layers.Softmax: _softmax,
     _layers.StringLookup: _lookup,
     _layers.Subtract: _merged("Sub"),
@@ -272,6 +248,6 @@ RULES: dict[type, Rule] = {
             _layers.Identity,
             _layers.SpatialDropout1D,
         ),
-        _same,
+        lambda graph, layer, x: x,
     ),
 }
