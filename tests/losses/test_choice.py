@@ -15,6 +15,8 @@ from tfrank_sel import links, losses
 from tfrank_sel.losses import choice as choice_of_loss
 from tfrank_sel.losses.choice import Wanted
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 every_wish = pytest.mark.parametrize("wanted", get_args(Wanted))
 
 
@@ -41,7 +43,6 @@ def test_the_loss_is_as_sensitive_as_wanted(
 
 
 @every_wish
-@pytest.mark.usefixtures("eagerly")
 def test_errors_that_matter_cost_more(wanted: Wanted) -> None:
     ranking = wanted != "low_norm"
     loss = losses.design(wanted, ranking=ranking, reduction="none", dtype="float64").loss
@@ -140,7 +141,6 @@ def test_low_scores_are_the_mirror_image_of_high_ones(kind: str, ranking: bool) 
 
 
 @of_every_kind
-@pytest.mark.usefixtures("eagerly")
 def test_errors_of_the_given_share_of_scores_cost_most(kind: str) -> None:
     scores = lists_of_scores(2, kind)
     choice = losses.design(scores=scores, ranking=True, share=0.2, reduction="none")
@@ -341,6 +341,7 @@ def fitted(loss: Any, features: np.ndarray, scores: np.ndarray, unit: np.ndarray
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=25, deadline=None)
+@pytest.mark.compiled
 def test_a_model_of_the_design_is_never_far_below_clipped_squares(
     kind: str, wanted: Wanted, share: float, noise: float, power: int, move: float, seed: int
 ) -> None:

@@ -20,6 +20,8 @@ from tfrank_sel.losses import lambdas
 from tfrank_sel.objectives import Derivatives
 from tfrank_sel.objectives.lists import ITEMS_AT_A_TIME, PaddedLists, content
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 SIZES = np.array([3, 6, 1, 0, 4])
 STEP = 1e-4
 Reference = Callable[..., float]
@@ -120,6 +122,7 @@ def test_weights_per_list_multiply_the_lists() -> None:
         np.testing.assert_allclose(found, np.repeat(of_lists, SIZES) * one, rtol=1e-6)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(), losses.LambdaLoss()])
 def test_lists_may_come_in_any_order(loss: losses.ListwiseLoss) -> None:
     random = np.random.default_rng(1)
@@ -149,6 +152,7 @@ def test_large_sets_are_computed_in_chunks() -> None:
     np.testing.assert_allclose(gradient[some], alone, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.compiled
 def test_probes_estimate_without_bias() -> None:
     random = np.random.default_rng(3)
     labels, scores = random.integers(0, 3, 16).astype(float), random.normal(size=16)
@@ -162,6 +166,7 @@ def test_probes_estimate_without_bias() -> None:
     np.testing.assert_allclose(np.mean(found, axis=0), exact, rtol=0.15)
 
 
+@pytest.mark.compiled
 def test_the_same_call_gives_the_same_result() -> None:
     labels, scores, weights = sample()
     derivatives = Derivatives(losses.CalibratedSoftmaxLoss(), probes=2)
@@ -172,6 +177,7 @@ def test_the_same_call_gives_the_same_result() -> None:
     np.testing.assert_array_equal(first, again)
 
 
+@pytest.mark.compiled
 def test_a_second_call_traces_nothing() -> None:
     labels, scores, _ = sample()
     derivatives = Derivatives(losses.RGCrossLoss())
