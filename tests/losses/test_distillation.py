@@ -12,6 +12,8 @@ from tfrank_sel import links, losses
 from tfrank_sel.losses import targets
 from tfrank_sel.ops import label_order
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 RNG = np.random.default_rng(0)
 
 

@@ -7,6 +7,8 @@ import tensorflow as tf
 from tests.references import rg as reference
 from tfrank_sel import losses
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 LABELS = [1.0, 0.0, 2.0, 0.0, 1.0]
 LOGITS = np.array([0.9, -0.3, 0.4, -0.8, 0.1])
 BASE = [1.0, 4.0, 0.5, 2.0, 1.0]

@@ -12,6 +12,8 @@ from tfrank_sel import losses, metrics
 from tfrank_sel.losses import direct, margin
 from tfrank_sel.ops import ranking, soft_ranks
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 RNG = np.random.default_rng(5)
 
 
@@ -108,6 +110,7 @@ def test_the_optimum_of_the_pairwise_loss_is_the_label(scale: float, weights: An
     np.testing.assert_allclose(loss.probabilities(scores), expected)
 
 
+@pytest.mark.compiled
 def test_the_pairwise_loss_never_holds_all_pairs() -> None:
     x = tf.constant(RNG.normal(size=(2, 7, 5)), tf.float32)
     program = compiled_shapes(
@@ -117,6 +120,7 @@ def test_the_pairwise_loss_never_holds_all_pairs() -> None:
     assert "[2,7,5,5]" not in program
 
 
+@pytest.mark.compiled
 def test_soft_rank_never_holds_cubes() -> None:
     x = tf.constant(RNG.normal(size=(2, 7)), tf.float32)
     args = (tf.nn.relu(x), x, tf.ones([2, 7], tf.bool), tf.ones([2, 7]))
@@ -167,6 +171,7 @@ def test_the_gradient_of_soft_rank_is_stable_for_long_lists(sigma: float) -> Non
 
 
 @pytest.mark.long
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     "loss", [losses.SoftRankLoss(), losses.DirectAPLoss()], ids=lambda loss: loss.name
 )

@@ -11,6 +11,8 @@ from tfrank_sel import links, losses, metrics, objectives
 from tfrank_sel.objectives import criteria
 from tfrank_sel.objectives.criteria import evaluated
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 SIZES = np.array([3, 6, 1, 0, 4])
 IS_ITEM = np.arange(SIZES.max()) < SIZES[:, np.newaxis]
 LOSSES = [
@@ -38,7 +40,9 @@ def sample() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 @by_name
-@pytest.mark.parametrize("weighted", ["nothing", "items", "lists"])
+@pytest.mark.parametrize(
+    "weighted", ["nothing", "items", pytest.param("lists", marks=pytest.mark.compiled)]
+)
 def test_lists_one_after_the_other_equal_padded_ones(
     loss: losses.ListwiseLoss, weighted: str
 ) -> None:

@@ -9,6 +9,8 @@ from tfrank_sel import losses
 from tfrank_sel.losses import lambdas
 from tfrank_sel.ops import layout
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 SIZE = 70  # more than a block of a CPU has
 LOSSES = {
     "LambdaLoss": losses.LambdaLoss,
@@ -54,6 +56,7 @@ def test_both_layouts_agree(name: str) -> None:
         np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=atol)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_layout_for_a_gpu_has_no_loop(name: str) -> None:
     labels, scores = map(tf.constant, lists())
