@@ -12,6 +12,8 @@ from tests.cases import CALIBRATION, Array, Case, name_of, one_per_class
 from tests.contracts.test_every_formula import LENGTHS, lists
 from tfrank_sel import losses
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 every_metric = pytest.mark.parametrize("case", CALIBRATION, ids=name_of)
 
 
@@ -59,6 +61,7 @@ def test_the_weight_of_a_list_is_that_of_its_items(case: Case) -> None:
     assert float(found) == pytest.approx(case.reference(*flat), rel=1e-12)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("case", one_per_class(CALIBRATION), ids=name_of)
 def test_a_model_reports_it_and_keeps_it(case: Case, tmp_path: pathlib.Path) -> None:
     features = np.random.default_rng(0).normal(size=[8, 5, 3]).astype("float32")

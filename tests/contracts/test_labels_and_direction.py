@@ -11,6 +11,8 @@ from tfrank_sel.losses import lambdas, targets
 from tfrank_sel.objectives import lists
 from tfrank_sel.ops import ranking
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 RATIOS = [
     losses.LambdaLoss(),
     losses.ApproxNDCGLoss(),

@@ -15,6 +15,8 @@ from tfrank_sel import links, losses, metrics
 from tfrank_sel.losses import lambdas
 from tfrank_sel.ops import ranking
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 RNG = np.random.default_rng(5)
 FEATURES = RNG.normal(size=[8, 5, 3]).astype(np.float32)
 LABELS = RNG.integers(0, 3, [8, 5]).astype(np.float32)
@@ -101,6 +103,7 @@ def test_the_losses_of_outputs_without_names_are_told_apart() -> None:
     assert sorted(found.values()) == pytest.approx(sorted([sum(expected[:2]), *expected]), rel=1e-5)
 
 
+@pytest.mark.compiled
 def test_tensorboard_and_a_saved_model_take_the_names(tmp_path: pathlib.Path) -> None:
     model = ranker()
     region = metrics.RegionDivergence(links.Exp(scale=0.5), -1.5)

@@ -91,6 +91,7 @@ def test_missing_credentials_are_one_line(bucket, monkeypatch):
 def test_a_store_out_of_reach_is_one_line(bucket, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     forget()
     with pytest.raises(InputError) as told:
         stores.find(bucket)
