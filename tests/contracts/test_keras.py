@@ -42,6 +42,7 @@ def test_keras_makes_every_class_of_the_imported_package(
     subprocess.run([sys.executable, "-c", code, configs], check=True)
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("case", one_per_class(EVERY_METRIC), ids=name_of)
 def test_metrics_have_the_state_that_keras_keeps(case: Case) -> None:
     metric, lists = case.make(), (case.labels(RNG, (4, 5)), RNG.normal(size=(4, 5)))

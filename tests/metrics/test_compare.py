@@ -23,6 +23,8 @@ from tfrank_sel.metrics import significance, trec
 from tfrank_sel.metrics.__main__ import app
 from tfrank_sel.metrics.comparison import Comparison
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 QRELS = {"1": {"a": 2, "b": 0, "c": 1}, "2": {"a": 1, "b": 0}, "3": {"a": 0, "b": 1}}
 OLD = {"1": {"b": 3.0, "a": 2.0, "z": 1.0}, "2": {"b": 2.0, "a": 1.0}, "9": {"a": 1.0}}
 NEW = {"1": {"a": 3.0, "c": 2.0}, "2": {"b": 2.0, "a": 1.0}, "3": {"b": 0.5}}

@@ -8,6 +8,8 @@ import tensorflow as tf
 from tfrank_sel import links, metrics
 from tfrank_sel.ops import ranking
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 S = np.array([[-2.0, 0.0, 1.0, np.nan], [3.0, 5.0, np.nan, np.nan]])
 Z = np.array([[-1.0, 0.5, 1.0, 9.0], [5.0, 5.0, 9.0, 9.0]])
 

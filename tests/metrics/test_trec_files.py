@@ -12,6 +12,8 @@ from tests import refusals
 from tfrank_sel.metrics import trec
 from tfrank_sel.metrics.__main__ import app
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 QRELS = "1 0 a 2\n1 0 b 0\n1 0 c 1\n2 0 a 1\n3 0 a 0\n"
 RUN = "1 Q0 b 1 3.5 x\n1 Q0 a 2 2.5 x\n\n3 Q0 a 1 0.5 x\n9 Q0 z 1 0.5 x\n"
 
