@@ -176,7 +176,7 @@ def main() -> None:
     )
     benchmark = Benchmark(options.data, options.results, methods(options.seconds))
     base: dict[str, np.ndarray] | None = None
-    for name, settings, runs in benchmark.rows(options.seeds, benchmark.methods):
+    for name, settings, runs in benchmark.rows(options.seeds, list(benchmark.methods), [FACTORS]):
         found = {key: np.mean([x[key] for x in runs], axis=0) for key in runs[0]}
         gaps = " | "
         if base is None:
