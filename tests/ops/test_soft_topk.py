@@ -42,6 +42,37 @@ def test_memberships_of_long_lists_sum_up_to_k(k: float) -> None:
         assert np.all((found >= 0.0) & (found <= 1.0))
 
 
+@pytest.mark.parametrize("spread", [0.0, 1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("k", [0.3, 1, 5.5])
+def test_long_lists_have_the_same_memberships_by_their_best_items(
+    monkeypatch: pytest.MonkeyPatch, k: float, spread: float
+) -> None:
+    scores = spread * RNG.normal(size=[7, 2003])
+    scores[1] = np.round(scores[1] / (spread or 1.0))  # with ties
+    scores[2, :9] += 100.0 * spread
+    scores = np.float32(scores)  # the same for both types
+    mask = RNG.random(scores.shape) < 0.9
+    mask[3, 4:] = mask[4] = False  # a short list, and an empty one
+    found, steps, newton = {}, [], soft_topk._newton
+
+    def counted(gaps, *rest):
+        steps.append(gaps.shape[1])
+        return newton(gaps, *rest)
+
+    monkeypatch.setattr(soft_topk, "_newton", counted)
+    for is_long in (True, False):
+        monkeypatch.setattr(soft_topk, "LONG", 0 if is_long else 10**9)
+        for dtype in ("float32", "float64"):
+            log_p = soft_topk.log_memberships(tf.constant(scores, dtype), k, tf.constant(mask))
+            found[is_long, dtype] = log_p.numpy()
+            assert {*steps} == {2 * int(np.ceil(k)) + 1 if is_long else 2003}
+            assert len(steps) < 60
+            steps.clear()
+    for (_, dtype), values in found.items():
+        rtol = 1e-6 if dtype == "float32" else 1e-13
+        np.testing.assert_allclose(values, found[False, "float64"], rtol=rtol, atol=rtol)
+
+
 @pytest.mark.parametrize("k", [0.3, 1, 5.5, 25, 49])
 def test_float32_has_six_digits_at_any_spread_of_scores(k: float) -> None:
     rows = [

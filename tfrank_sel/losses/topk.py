@@ -341,7 +341,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
     without a relevant item, and an item of a list of up to `k` items has `p_i(k)` = 1. An item with
     score `-inf` is excluded.
 
-    Work is linear in the list size, some 10 to 20 passes for each `k`.
+    Work is linear in the list size: some 10 to 20 passes for each `k`, and fewer in long lists.
 
     Args:
         k: Numbers of top ranks, each positive.

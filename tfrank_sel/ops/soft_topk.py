@@ -12,7 +12,9 @@ list of at most `k` valid items, all have membership 1.
 
 The paper sorts the scores to find the threshold `b`. This module needs no sort, which would take
 ten times as long under XLA on a CPU. Between two neighbouring scores, the equation is quadratic in
-`exp(b)`; its solution selects the next two neighbours. A few steps of `O(n)` suffice.
+`exp(b)`; its solution selects the next two neighbours. A few steps of `O(n)` suffice. At most
+`2 * k` items are above `b`, since their memberships are at least 1/2: in a long list, the steps
+need the best `2 * k + 1` items, and one sum for all others.
 
 Reference:
     [Struski et al., LapSum: One Method to Differentiate Them All, 2025](
@@ -27,6 +29,7 @@ from tensorflow import Tensor
 from tfrank_sel.ops import masking
 
 QUICK_STEPS = 8  # before every second step halves the range
+LONG = 32  # times the items that steps need, from which on a list is long
 MOST_STEPS = 200  # no more are needed until the range of float64 is halved to its digits
 
 
@@ -51,10 +54,15 @@ def _gaps(scores: Tensor, k: float, mask: Tensor) -> tuple[Tensor, Tensor]:
     count = tf.reduce_sum(tf.cast(mask, scores.dtype), axis=1, keepdims=True)
     has_more = count > k
     taken = tf.where(has_more, tf.cast(k, scores.dtype), tf.maximum(count, 1.0) / 2.0)
-    return _over_threshold(tf.where(mask, scores, 0.0), taken, mask), has_more
+    needed = 2 * math.ceil(k) + 1
+    is_long = (scores.shape[1] or 0) > LONG * needed
+    scores = tf.where(mask, scores, 0.0)
+    return _over_threshold(scores, taken, mask, needed if is_long else None), has_more
 
 
-def _over_threshold(scores: Tensor, k: Tensor, mask: Tensor, given: Tensor | None = None) -> Tensor:
+def _over_threshold(
+    scores: Tensor, k: Tensor, mask: Tensor, needed: int | None, given: Tensor | None = None
+) -> Tensor:
     """Returns `s - b`, solved for or known, whose gradient of any order is exact.
 
     With the density `f` of `F`, `db / ds_i = f(s_i - b) / sum_j f(s_j - b)`.
@@ -62,10 +70,10 @@ def _over_threshold(scores: Tensor, k: Tensor, mask: Tensor, given: Tensor | Non
 
     @tf.custom_gradient
     def solved(scores: Tensor) -> tuple[Tensor, object]:
-        gaps = _solve(scores, k, mask) if given is None else tf.identity(given)
+        gaps = _solve(scores, k, mask, needed) if given is None else tf.identity(given)
 
         def gradient(upstream: Tensor) -> Tensor:
-            shares = masking.softmax(-tf.abs(_over_threshold(scores, k, mask, gaps)), mask)
+            shares = masking.softmax(-tf.abs(_over_threshold(scores, k, mask, None, gaps)), mask)
             return upstream - shares * masking.masked_sum(upstream, mask)[:, tf.newaxis]
 
         return gaps, gradient
@@ -73,9 +81,13 @@ def _over_threshold(scores: Tensor, k: Tensor, mask: Tensor, given: Tensor | Non
     return solved(scores)
 
 
-def _solve(scores: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+def _solve(all_scores: Tensor, k: Tensor, mask: Tensor, needed: int | None) -> Tensor:
     """Returns `s - b` of each list."""
-    count = tf.reduce_sum(tf.cast(mask, scores.dtype), axis=1, keepdims=True)
+    count = tf.reduce_sum(tf.cast(mask, all_scores.dtype), axis=1, keepdims=True)
+    scores, rest = all_scores, tf.fill(tf.shape(count), all_scores.dtype.min)
+    if needed is not None:
+        scores, rest = _best(all_scores, mask, needed)
+        mask = tf.range(needed, dtype=count.dtype) < count
     highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
     lowest = tf.reduce_min(tf.where(mask, scores, scores.dtype.max), axis=1, keepdims=True)
     # where all items lie on one side, the sum is below or above k
@@ -85,17 +97,18 @@ def _solve(scores: Tensor, k: Tensor, mask: Tensor) -> Tensor:
     def step(
         number: Tensor, low: Tensor, high: Tensor, b: Tensor, done: Tensor
     ) -> tuple[Tensor, ...]:
-        shift, excess = _newton(scores - b, k, mask)
+        shift, excess = _newton(scores - b, rest - b, k, mask)
         low, high = tf.where(excess > 0.0, b, low), tf.where(excess > 0.0, high, b)
         proposal = b + shift
+        done |= (excess == 0.0) | (proposal == b)  # a shift below the digits of b
         # where scores are far apart, a solution passes one of them; halving passes many
         is_taken = (
             (proposal > low) & (proposal < high) & ((number < QUICK_STEPS) | (number % 2 == 0))
         )
         proposal = tf.where(is_taken, proposal, (low + high) / 2.0)
-        proposal = tf.where(done | (excess == 0.0), b, proposal)
+        proposal = tf.where(done, b, proposal)
         same = tf.reduce_all(((scores >= b) == (scores >= proposal)) | ~mask, 1, keepdims=True)
-        return number + 1, low, high, proposal, done | (excess == 0.0) | (is_taken & same)
+        return number + 1, low, high, proposal, done | (is_taken & same)
 
     _, _, _, b, _ = tf.while_loop(
         lambda number, low, high, b, done: ~tf.reduce_all(done),
@@ -109,14 +122,42 @@ def _solve(scores: Tensor, k: Tensor, mask: Tensor) -> Tensor:
         for x in (tf.where(mask, tf.abs(scores - b), scores.dtype.max), scores)
     )
     centre = tf.gather(slots, tf.argmin(distance, axis=1)[:, tf.newaxis], batch_dims=1)
-    x, offset = scores - centre, b - centre
+    x, rest, offset = scores - centre, rest - centre, b - centre
     for _ in range(2):  # far from 0, where b is rounded by more than 1, the first may pass a score
-        shift, _ = _newton(x - offset, k, mask)
+        shift, _ = _newton(x - offset, rest - offset, k, mask)
         offset += tf.where(tf.math.is_finite(shift), shift, 0.0)
-    return x - offset
+    return (all_scores - centre) - offset
 
 
-def _newton(gaps: Tensor, k: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def _best(scores: Tensor, mask: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Returns the best scores, and the logarithm of the sum of the exponentials of the others."""
+    best = _highest(tf.where(mask, scores, scores.dtype.min), count)
+    last = best[:, -1:]
+    # with all items of the last score, of which those among the best are taken off again
+    sums = tf.reduce_sum(
+        tf.where(mask & (scores <= last), tf.exp(scores - last), 0.0), axis=1, keepdims=True
+    )
+    sums -= tf.reduce_sum(tf.cast(best == last, best.dtype), axis=1, keepdims=True)
+    return best, tf.where(sums > 0.0, tf.math.log(sums) + last, scores.dtype.min)
+
+
+def _highest(scores: Tensor, count: int) -> Tensor:
+    """Returns the highest scores of long lists, in descending order.
+
+    They are among those of as many groups, those with the highest maximum. XLA sorts for `top_k`.
+    """
+    size = scores.shape[1]
+    groups = math.isqrt(size * count)
+    width = -(-size // groups)
+    missing = [[0, 0], [0, groups * width - size]]
+    grouped = tf.pad(scores, missing, constant_values=scores.dtype.min)
+    grouped = tf.reshape(grouped, [-1, groups, width])
+    _, places = tf.math.top_k(tf.reduce_max(grouped, axis=2), count)
+    few = tf.gather(grouped, places, batch_dims=1)
+    return tf.math.top_k(tf.reshape(few, [-1, count * width]), count).values
+
+
+def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Returns how far to shift `b` by the items on its two sides, and the sign of `sum p - k`.
 
     With the `m` items above `b`, `A = sum_{i above} exp(b - s_i)` and
@@ -126,17 +167,22 @@ def _newton(gaps: Tensor, k: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     A * w**2 - 2 * (m - k) * w - B = 0
     ```
 
-    Where `m = k`, this is `w**2 = B / A`, of which only the logarithms are finite far from `b`.
+    `rest` is the logarithm of the part of `B` by items without a gap. Where `m = k`, this is
+    `w**2 = B / A`, of which only the logarithms are finite far from `b`.
     """
     is_above = mask & (gaps >= 0.0)
     exp = tf.where(mask, tf.exp(-tf.abs(gaps)), 0.0)
     above = tf.reduce_sum(tf.where(is_above, exp, 0.0), axis=1, keepdims=True)
     below = tf.reduce_sum(tf.where(is_above, tf.zeros_like(exp), exp), axis=1, keepdims=True)
+    below += tf.exp(rest)
     many = tf.reduce_sum(tf.cast(is_above, gaps.dtype), axis=1, keepdims=True) - k
     root = tf.sqrt(many**2 + above * below)
     # of two equal forms of the root, the one whose terms have the same sign
     solution = tf.where(many > 0.0, (many + root) / above, below / (root - many))
-    balanced = (_log_sum(-gaps, mask & ~is_above) - _log_sum(gaps, is_above)) / 2.0
+    of_below = tf.reduce_logsumexp(
+        tf.concat([_log_sum(-gaps, mask & ~is_above), rest], axis=1), axis=1, keepdims=True
+    )
+    balanced = (of_below - _log_sum(gaps, is_above)) / 2.0
     shift = tf.where(many == 0.0, balanced, tf.math.log(solution))
     return shift, tf.where(many == 0.0, balanced, many + (below - above) / 2.0)
 
