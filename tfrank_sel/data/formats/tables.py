@@ -461,8 +461,8 @@ def joined(columns: list[Any]) -> Any:
         return pa.chunked_array(same, kind)
     columns = [arrays.plain(x) for x in columns]
     try:
-        if (kind := _time_of([arrays.plain_type(x.type) for x in typed])) is not None:
-            columns = [x.cast(kind) for x in columns]
+        if (time := _time_of([arrays.plain_type(x.type) for x in typed])) is not None:
+            columns = [x.cast(time) for x in columns]
         tables = [pa.table({"x": x}) for x in columns]
         return pa.concat_tables(tables, promote_options="permissive")["x"]
     except pa.ArrowException:
