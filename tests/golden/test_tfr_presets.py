@@ -88,6 +88,14 @@ def test_a_metric_has_the_recorded_result(case: Case) -> None:
     np.testing.assert_allclose(metric.result(), case["expected"]["result"], rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("of", "option"), [(tfr.losses, "lambda_weight"), (tfr.metrics, "topn")], ids=["loss", "metric"]
+)
+def test_each_key_takes_none_as_the_factory_of_tensorflow_ranking_does(of, option: str) -> None:
+    for key in of.KEYS:
+        assert of.get(key, **{option: None}).get_config() == of.get(key).get_config()
+
+
 @pytest.mark.parametrize("key", tfr.losses.KEYS)
 def test_a_loss_is_made_by_its_key_and_saved(key: str) -> None:
     loss = tfr.losses.get(key, name="loss")

@@ -27,7 +27,8 @@ def get(loss: str, **arguments: Any) -> losses.ListwiseLoss:
 
     Args:
         loss: A key of `tfr.keras.losses.RankingLossKey`, such as `"softmax_loss"`.
-        **arguments: The arguments of the function of that name in this module.
+        **arguments: The arguments of the function of that name in this module. As there, a
+            `lambda_weight` of `None` is accepted for each key.
 
     Raises:
         ValueError: If there is no such key.
@@ -39,6 +40,8 @@ def get(loss: str, **arguments: Any) -> losses.ListwiseLoss:
     """
     if loss not in KEYS:
         raise refusal("No loss has this key", f"{loss!r}. Accepted: {[*KEYS]}")
+    if arguments.get("lambda_weight", loss) is None:
+        del arguments["lambda_weight"]
     return KEYS[loss](**arguments)
 
 

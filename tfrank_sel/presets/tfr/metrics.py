@@ -25,7 +25,8 @@ def get(key: str, **arguments: Any) -> metrics.ListwiseMetric:
 
     Args:
         key: A key of `tfr.keras.metrics.RankingMetricKey`, such as `"ndcg"`.
-        **arguments: The arguments of the function of that name in this module.
+        **arguments: The arguments of the function of that name in this module. As there, a `topn`
+            of `None` is accepted for each key.
 
     Raises:
         ValueError: If there is no such key.
@@ -36,6 +37,8 @@ def get(key: str, **arguments: Any) -> metrics.ListwiseMetric:
     """
     if key not in KEYS:
         raise refusal("No metric has this key", f"{key!r}. Accepted: {[*KEYS]}")
+    if arguments.get("topn", key) is None:
+        del arguments["topn"]
     return KEYS[key](**arguments)
 
 
