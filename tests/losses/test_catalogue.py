@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.metrics.test_evaluator import eagerly
 from tfrank_sel import losses
 
 NUM_ITEMS, SIZE = 23, 6
@@ -42,7 +43,7 @@ def on_all_logits(
     config = {**loss.get_config(), "reduction": "none", "dtype": "float64"}
     exact, first = type(loss).from_config(config), int(items.mask_zero)
     p, q = tf.cast(p, tf.float64), tf.cast(tf.convert_to_tensor(items.embeddings), tf.float64)
-    with tf.GradientTape() as tape:
+    with eagerly(), tf.GradientTape() as tape:
         tape.watch([p, q])
         logits = tf.matmul(p, q[first:], transpose_b=True)
         of_items = np.broadcast_to(1.0 if of_items is None else of_items[first:], logits.shape)
