@@ -27,6 +27,8 @@ ELSEWHERE = --ignore=tests/engines --ignore=tests/kubernetes
 # what compiles most: processes of their own keep each below 2.5 GiB
 FORMULAS = tests/contracts tests/golden tests/links tests/losses tests/metrics tests/objectives tests/ops
 MODELS = tests/clicks tests/data tests/estimator tests/migration tests/models
+# the others, which wait for servers, stores and processes
+WAITING = -n 3
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
 ALL = lint test ratios test-long test-wheel test-tfr test-tfx demo-tfx test-engines \
@@ -81,7 +83,7 @@ test test-long: export OMP_NUM_THREADS ?= 1
 test test-long: export OPENBLAS_NUM_THREADS ?= 1
 test: .venv/installed
 	$(call run_tests,.venv,default,"$(FORMULAS)" "$(MODELS)" \
-		"$(patsubst %,--ignore=%,$(FORMULAS) $(MODELS)) $(ELSEWHERE)",$(TESTS))
+		"$(patsubst %,--ignore=%,$(FORMULAS) $(MODELS)) $(ELSEWHERE) $(WAITING)",$(TESTS))
 
 # the long trials, which `make test` leaves out
 test-long: .venv/installed
