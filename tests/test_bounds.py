@@ -15,6 +15,8 @@ from tfrank_sel import callbacks, losses
 from tfrank_sel.bounds import SoftmaxBounds, softmax_bounds
 from tfrank_sel.losses import margin, targets
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 exactly = functools.partial(softmax_bounds, dtype="float64")
 # rounding alone may take the bound above a metric that meets it
 ROUNDING = 1.0 + 1e-13
@@ -132,6 +134,7 @@ def points_of(run: pathlib.Path) -> dict[str, list[float]]:
     return points
 
 
+@pytest.mark.compiled
 def test_the_callback_draws_loss_bound_and_metrics_in_one_chart(tmp_path: pathlib.Path) -> None:
     rng = np.random.default_rng(1)
     features = rng.normal(size=(64, 5)).astype("float32")

@@ -89,8 +89,8 @@ def test_equals_its_reference(case: Case) -> None:
 def test_ragged_equals_padded(case: Case) -> None:
     labels, scores, weights = (tf.ragged.constant([r.tolist() for r in x]) for x in lists(case))
     expected = case.make()(*batch(case))
-    for given in (scores, batch(case)[1]):
-        value = case.make()(labels, given, weights)
+    for each in (scores, batch(case)[1]):
+        value = case.make()(labels, each, weights)
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 

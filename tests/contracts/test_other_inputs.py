@@ -114,7 +114,8 @@ def test_gradients_equal_finite_differences(case: Case) -> None:
     if case in IN_BATCH:  # where an item is one of every list
         values = np.array([np.sum(loss(labels, scores + move)) for move in moves])
     else:
-        values = loss(np.repeat(labels, len(moves), axis=0), np.concatenate(scores[:, None] + moves))
+        each = np.repeat(labels, len(moves), axis=0)
+        values = loss(each, np.concatenate(scores[:, None] + moves))
     up, down = np.reshape(values, [-1, 2, math.prod(shape)]).swapaxes(0, 1)
     np.testing.assert_allclose(grad.reshape(up.shape), (up - down) / 2e-5, rtol=1e-6, atol=1e-7)
 
