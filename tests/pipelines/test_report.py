@@ -64,7 +64,7 @@ def made(tmp_path_factory):
     sets = {
         "data": {"label": "clicked", "slice_by": "'country <i>'"},
         "features": {f"'{name}'": "number" for name in NUMBERS},  # `config` leaves out position
-        "training": {"loss.class": "SoftmaxLoss", "epochs": 40, "learning_rate": 0.05},
+        "training": {"loss.class": "SoftmaxLoss", "epochs": 15, "learning_rate": 0.05},
         "blessing": {"min_queries": 99, "min_slice_queries": 1},
         "model": {"hidden_units": "[8]", "dropout": 0.0, "trees": "false"},
     }
@@ -306,7 +306,7 @@ def test_the_page_says_which_run_it_is(made, page):
     assert told["Data"].endswith("/test.parquet; label clicked")
     assert told["Features"] == f"5 of type number ({', '.join(NUMBERS)})"
     assert f"tfrank_sel {manifest['versions']['tfrank_sel']}" in told["Made"]
-    row = '<tr><td>training.epochs<td class="text">40<td class="text">60'
+    row = '<tr><td>training.epochs<td class="text">15<td class="text">60'
     assert row in text
 
 
