@@ -5,8 +5,8 @@
 The node is that of Maven's repository; the plugin is compiled from a checkout of
 https://github.com/opensearch-project/opensearch-learning-to-rank-base, without RankLib and derived
 features, whose libraries that repository has not. 300 documents, of which a third lacks a number,
-and 900 judgments of two judges become trees, which the node must score as LightGBM does. Prints the
-seconds of each command. Needs Maven and a JDK of 21 or later.
+and 900 judgments of two judges become a run and its trees, which the node must score as Keras does.
+Prints the seconds of each command. Needs Maven and a JDK of 21 or later.
 """
 
 import argparse
@@ -25,12 +25,9 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import lightgbm
 import numpy as np
-from pyarrow import parquet
 
 from benchmarks.engines.__main__ import HERE, PLUGIN, pom
-from tfrank_sel import export, models
 from tfrank_sel.engines.connection import send
 
 NUMBER = "3.5.0"  # the last one whose common-utils is in Maven's repository
@@ -103,15 +100,15 @@ def index(url: str, random: np.random.Generator) -> dict[str, dict[str, Any]]:
     """Fills an index; returns its documents."""
     texts = {x: {"type": "text"} for x in ("title", "body")}
     numbers = {x: {"type": "float"} for x in ("price", "age")}
-    send("PUT", url, {"mappings": {"properties": texts | numbers}})
+    send("PUT", url, dict, body={"mappings": {"properties": texts | numbers}})
     documents: dict[str, dict[str, Any]] = {}
     for number in range(300):
         document: dict[str, Any] = {x: " ".join(random.choice(WORDS, 4)) for x in texts}
         present = [x for x in numbers if random.random() < 0.67]
         document |= {x: round(float(random.gamma(2.0)), 3) for x in present}
         documents[str(number)] = document
-        send("PUT", f"{url}/_doc/{number}", document)
-    send("POST", f"{url}/_refresh")
+        send("PUT", f"{url}/_doc/{number}", dict, body=document)
+    send("POST", f"{url}/_refresh", dict)
     return documents
 
 
@@ -137,32 +134,21 @@ def run(url: str, folder: pathlib.Path) -> Iterator[tuple[str, float, str]]:
         "judgments book.csv --output judged.parquet",
         f"features --engine opensearch {features} --output features.json",
         f"push features.json {of} --features shop",
-        f"collect judged.parquet {of} --features shop --missing 1e30 --output train.parquet",
+        f"collect judged.parquet {of} --features shop --output train.parquet",
+        "run --data train.parquet --output run",
+        f"export run --engine opensearch --version {NUMBER} --missing 1e30 --output ranker.json",
         f"push ranker.json {of} --features shop",
-        f"verify train.parquet {of} --name ranker-1 --model trees.txt --missing 1e30",
+        f"verify train.parquet {of} --name ranker-1 --model ranker.keras --missing 1e30",
     ]
     for command in commands:
-        if command.startswith("push ranker"):
-            train(folder)
         began = time.perf_counter()
-        words = [sys.executable, "-m", "tfrank_sel.engines", *command.split()]
+        module = "tfrank_sel.pipelines" if command.startswith("run ") else "tfrank_sel.engines"
+        words = [sys.executable, "-m", module, *command.split()]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{command}: {done.stderr}")
         lines = (done.stdout if command.startswith("verify") else "").splitlines()
         yield command.split()[0], time.perf_counter() - began, "".join(lines[-1:])
-
-
-def train(folder: pathlib.Path) -> None:
-    """Trains trees, and writes them as LightGBM's and as the engine's file."""
-    table = parquet.read_table(folder / "train.parquet").to_pandas()
-    sizes = table.groupby("query_id", sort=False).size()
-    names = list(table.columns[3:])
-    data = lightgbm.Dataset(table[names], table["relevance"].astype(int), group=sizes)
-    booster = lightgbm.train({"objective": "lambdarank", "verbose": -1}, data, 100)
-    booster.save_model(folder / "trees.txt")
-    trees, file = models.BoostedTrees.from_lightgbm(booster), folder / "ranker.json"
-    export.search_engine(trees, file, "opensearch", names, version=NUMBER, missing=1e30)
 
 
 def main() -> None:
