@@ -426,11 +426,7 @@ def test_several_files_are_one_table(tmp_path):
     assert set(table["x"].to_pylist()) == {"00", "01"}
     assert set(table["y"].to_pylist()) == {"7", "8", "007"}
     (tmp_path / "link.parquet").symlink_to(files[0])
-    for again in (
-        files[0],
-        f"{files[0].parent}/../{files[0].parent.name}/0.parquet",
-        "link.parquet",
-    ):
+    for again in (files[0], "logs/../logs/x=00/0.parquet", "link.parquet"):
         with pytest.raises(InputError, match="expected each file once"):
             invoked(clicks_app, "models", *files, tmp_path / again)
     with pytest.raises(InputError, match="a pattern that matches no file"):
