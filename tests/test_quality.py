@@ -7,9 +7,18 @@ import types
 import keras
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import tensorflow as tf
 
-from benchmarks.quality import default, ensembles, equal, explanations, leave_one_out, typed
+from benchmarks.quality import (
+    default,
+    ensembles,
+    equal,
+    explanations,
+    few_factors,
+    leave_one_out,
+    typed,
+)
 from benchmarks.quality.data import PARTS
 from benchmarks.quality.selection import Trial, chosen, ndcg
 from tests.references import metrics as references
@@ -176,3 +185,16 @@ def test_a_split_by_time_trains_on_nothing_later(tmp_path):
             target = split.target[user].indices.tolist()
             first = of_user[np.argsort(times[of_user])][:1]
             assert target == (items[first] - 7).tolist()
+
+
+@pytest.mark.parametrize(("by_item", "least", "most"), [(False, 0.9, 1.1), (True, 2.0, 4.0)])
+def test_shares_of_items_tell_a_random_part_from_one_by_item(by_item, least, most):
+    random = np.random.default_rng(0)
+    interactions = sp.random(2000, 300, 0.2, "csr", np.float32, random)
+    parts = random.uniform(0.1, 0.3, 300) if by_item else np.full(300, 0.2)
+    held_out = interactions.copy()
+    held_out.data = np.float32(random.random(interactions.nnz) < parts[interactions.indices])
+    held_out.eliminate_zeros()
+    train = interactions - interactions.multiply(held_out > 0)
+    deviation, by_chance = few_factors.shares(train, held_out)
+    assert least < deviation / by_chance < most
