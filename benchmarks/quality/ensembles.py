@@ -54,9 +54,9 @@ FORESTS = {
 OWN_SEEDS = dict(zip((*NETWORKS, *FORESTS), (10, 11, 12, 1, 3, 0), strict=True))
 
 
-def _tuned(fold: dict[str, Lists], seed: int) -> dict[str, Sequence[np.ndarray]]:
-    """Scores of LightGBM with the features of the networks, and the best of four settings."""
-    scores = trees.train(trees.lightgbm, [fold], within=True, seeds=[seed])
+def _tuned(fit: trees.Fit, fold: dict[str, Lists], seed: int) -> dict[str, Sequence[np.ndarray]]:
+    """Scores of a package with the features of the networks, and the best of four settings."""
+    scores = trees.train(fit, [fold], within=True, seeds=[seed])
     return {"test": scores[0, seed]}
 
 
@@ -73,6 +73,15 @@ def _xgboost(seed: int, features: np.ndarray, labels: np.ndarray, queries: np.nd
     return xgboost.XGBRanker(n_jobs=1, random_state=seed).fit(features, labels, qid=queries)
 
 
+def _catboost(seed: int, features: np.ndarray, labels: np.ndarray, queries: np.ndarray) -> Any:
+    import catboost
+
+    model = catboost.CatBoostRanker(
+        thread_count=1, random_seed=seed, allow_writing_files=False, logging_level="Silent"
+    )
+    return model.fit(features, labels, group_id=queries)
+
+
 def _library(
     fit: Callable[..., Any], fold: dict[str, Lists], seed: int
 ) -> dict[str, Sequence[np.ndarray]]:
@@ -83,10 +92,17 @@ def _library(
 
 
 TUNED = "LightGBM, best of four settings"
-RIVALS: Mapping[str, Callable[[dict[str, Lists], int], dict[str, Sequence[np.ndarray]]]] = {
-    TUNED: _tuned,
+# from a fold and a seed to scores of its parts
+Rival = Callable[[dict[str, Lists], int], dict[str, Sequence[np.ndarray]]]
+LIBRARIES: Mapping[str, Rival] = {
     "LightGBM, defaults": functools.partial(_library, _lightgbm),
     "XGBoost, defaults": functools.partial(_library, _xgboost),
+    "CatBoost, defaults": functools.partial(_library, _catboost),
+}
+RIVALS: Mapping[str, Rival] = {
+    TUNED: functools.partial(_tuned, trees.lightgbm),
+    "XGBoost, best of four settings": functools.partial(_tuned, trees.xgboost),
+    **LIBRARIES,
 }
 SOFTMAX, RG, LAMBDA = NETWORKS
 RG_TREES, SQUARE, RANK = FORESTS
@@ -97,15 +113,18 @@ def _equal(*names: str) -> Mapping[str, int]:
 
 
 # shares of members by name
-DEFAULT = "networks Softmax, RGCross; trees square (default)"
+DEFAULT = "network RGCross, half; trees RGCross, square (default)"
 CHOICES: dict[str, Mapping[str, int]] = {
-    DEFAULT: _equal(SOFTMAX, RG, SQUARE),
+    DEFAULT: {RG: 2, RG_TREES: 1, SQUARE: 1},
     "three networks; trees lambdarank, half (earlier)": {SOFTMAX: 1, RG: 1, LAMBDA: 1, RANK: 3},
-    **{name: {name: 1} for name in (*RIVALS, *FORESTS, *NETWORKS) if name != TUNED},
+    "networks Softmax, RGCross; trees square (earlier)": _equal(SOFTMAX, RG, SQUARE),
+    **{name: {name: 1} for name in (*LIBRARIES, *FORESTS, *NETWORKS)},
     "three networks": _equal(*NETWORKS),
     "trees RGCross, square (low)": _equal(RG_TREES, SQUARE),
     "trees RGCross, square, lambdarank": _equal(*FORESTS),
     "network RGCross; trees RGCross, square": _equal(RG, RG_TREES, SQUARE),
+    "network RGCross; trees square": _equal(RG, SQUARE),
+    "network RGCross, half; trees square, lambdarank": {RG: 2, SQUARE: 1, RANK: 1},
     "network RGCross; trees square, lambdarank": _equal(RG, SQUARE, RANK),
     "networks Softmax, RGCross; trees RGCross, square": _equal(SOFTMAX, RG, RG_TREES, SQUARE),
     "networks RGCross, Lambda; trees square": _equal(RG, LAMBDA, SQUARE),

@@ -136,21 +136,22 @@ def test_the_default_is_the_ensemble_of_the_default_run(
     default: tuple[Ranker, str], tmp_path: pathlib.Path
 ) -> None:
     ranker, _ = default
-    names = ["softmax_loss", "rg_cross_loss", "mean_squared_loss_trees"]
+    names = ["rg_cross_loss", "mean_squared_loss_trees", "rg_cross_loss_trees"]
     assert list(ranker.history_) == list(ranker.summary_) == names
     theirs = Candidate(trees=Trees())
     assert names == [*map(name_of, theirs.losses), *theirs.trees.names]
     assert ranker.n_iter_ == max(len(ranker.history_[x].get("loss", [])) for x in names)
-    *networks, forest = ranker.model_.network.members
-    assert all(isinstance(network, models.Perceptron) for network in networks)
-    assert isinstance(forest, models.BoostedTrees)
+    assert ranker.model_.network.factors == [0.5, 0.25, 0.25]
+    network, *forests = ranker.model_.network.members
+    assert isinstance(network, models.Perceptron)
+    assert all(isinstance(forest, models.BoostedTrees) for forest in forests)
 
     rows = QID_TEST[0] == QID_TEST
     inputs = {"features": X_TEST[rows][np.newaxis], "mask": np.ones([1, rows.sum()], bool)}
     prepared = ranker.model_.preparation(inputs)
-    own = [np.array(member(inputs_of(member, prepared)))[0] for member in (*networks, forest)]
+    own = [np.array(member(inputs_of(member, prepared)))[0] for member in (network, *forests)]
     standard = [(scores - scores.mean()) / scores.std() for scores in own]
-    expected = np.mean(standard, axis=0)
+    expected = np.average(standard, axis=0, weights=[2.0, 1.0, 1.0])
     found = ranker.predict(X_TEST[rows], qid=QID_TEST[rows])
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.93
@@ -185,21 +186,21 @@ def test_models_are_chosen_by_what_is_installed_and_by_the_size(
         found = ranker._candidate(*ranker._losses(), X.size, True)
         return [loss.name for loss in found.losses] + (found.trees.names if found.trees else [])
 
-    networks, forest = ["softmax_loss", "rg_cross_loss"], "mean_squared_loss_trees"
-    boosted = ["rg_cross_loss_trees", forest]
-    assert names() == [*networks, forest]
-    turns = [*networks, "rg_cross_loss_2", forest, "mean_squared_loss_2_trees"]
+    network, forest, of_list = "rg_cross_loss", "mean_squared_loss_trees", "rg_cross_loss_trees"
+    assert names() == names(members=3) == [network, forest, of_list]
+    assert names(members=1) == [network]
+    turns = [network, f"{network}_2", forest, of_list, "mean_squared_loss_2_trees"]
     assert names(members=5) == turns
-    assert names(effort="low") == boosted
-    assert names(effort="high") == [*networks, "lambda_loss", *boosted, "lambdarank_trees"]
+    assert names(effort="low") == [forest, of_list]
+    three = [network, "lambda_loss", "softmax_loss"]
+    assert names(effort="high") == [*three, forest, of_list, "lambdarank_trees"]
+    assert names(effort="high", members=3) == [*three[:2], forest]
     monkeypatch.setattr(ranker_module, "MANY", 100)
-    assert names() == ["rg_cross_loss", forest]
-    assert names(loss=[losses.RGCrossLoss(), losses.SoftmaxLoss()]) == networks[::-1]
+    assert names() == [network, forest]
+    assert names(loss=[losses.LambdaLoss(), losses.SoftmaxLoss()]) == three[1:]
     monkeypatch.setattr(ranker_module, "has_lightgbm", lambda: False)
-    assert names() == names(members=1) == ["rg_cross_loss"]
-    assert names(members=2) == networks
-    monkeypatch.setattr(ranker_module, "MANY", X.size)
-    assert names() == networks
+    assert names() == names(members=1) == [network]
+    assert names(members=2) == [network, f"{network}_2"]
 
 
 def test_little_effort_trains_trees_alone() -> None:

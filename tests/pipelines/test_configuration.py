@@ -41,8 +41,8 @@ def test_the_default_is_that_of_the_settings_and_rules():
     assert configuration.settings == Settings()
     assert configuration.blessing == Rules()
     found = instantiate.candidate(configuration)
-    assert [loss.name for loss in found.losses] == ["softmax_loss", "rg_cross_loss"]
-    assert instantiate.baseline(configuration).loss.name == "softmax_loss"
+    assert [loss.name for loss in found.losses] == ["rg_cross_loss"]
+    assert instantiate.baseline(configuration).loss.name == "rg_cross_loss"
     assert instantiate.baseline(with_set("evaluation.baseline=false")) is None
 
 

@@ -174,7 +174,7 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     table = synthetic.clicks(4_000)
     pyarrow.parquet.write_table(table, tmp_path / "clicks.parquet")
     (tmp_path / "run.toml").write_text(OF_ALL_TYPES.format(folder=tmp_path))
-    sets = ["training.epochs=2", "training.loss.class=RGCrossLoss", "evaluation.baseline=false"]
+    sets = ["training.epochs=2", "evaluation.baseline=false"]
     sets += ["beam.shard_bytes=100000", "model.trees.num_iterations=3"]
     options = [word for x in sets for word in ("--set", x)]
     output = tmp_path / "run"
@@ -201,7 +201,7 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     assert "published_at[age]" in report
     assert "Validation NDCG at 10 by tree" in report
     fits = json.loads((output / "train" / "training.json").read_text())["ours"]["fits"]
-    names = ["rg_cross_loss", "softmax_loss_trees", "rg_cross_loss_trees", "lambda_rank_trees"]
+    names = ["rg_cross_loss", "mean_squared_loss_trees", "rg_cross_loss_trees"]
     assert [x["loss"] for x in fits] == names
     lines = (output / "export" / "one_query.jsonl").read_text().splitlines()
     items = requests.read(output / "export" / "one_query.jsonl")
@@ -268,4 +268,5 @@ def test_the_file_of_a_run_makes_the_same_model_again(tmp_path, monkeypatch):
         "selective_softmax_loss_scaling_exp_label_map_signed_expm1_scale_0_6931471805599453",
         "mine",
         "mean_squared_loss_trees",
+        "rg_cross_loss_trees",
     ]

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from rich.console import Console
 
 from tests.pipelines.test_main import invoke
-from tfrank_sel import data, losses
+from tfrank_sel import data
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
@@ -65,6 +65,7 @@ def made(tmp_path_factory):
         "data": {"label": "clicked", "slice_by": "'country <i>'"},
         "features": {f"'{name}'": "number" for name in NUMBERS},  # `config` leaves out position
         "training": {"loss.class": "SoftmaxLoss", "epochs": 15, "learning_rate": 0.05},
+        "evaluation": {"baseline.class": "SoftmaxLoss"},
         "blessing": {"min_queries": 99, "min_slice_queries": 1},
         "model": {"hidden_units": "[8]", "dropout": 0.0, "trees": "false"},
     }
@@ -99,8 +100,8 @@ def test_the_page_names_losses_and_models(page):
 
 
 def test_a_training_that_two_models_share_is_drawn_once():
-    fits = [MemberFit("softmax_loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY) for _ in range(2)]
-    candidate = Candidate(losses.SoftmaxLoss())
+    fits = [MemberFit("rg_cross_loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY) for _ in range(2)]
+    candidate = Candidate()
     found = {
         name: Trained(candidate, None, [], [fit])
         for name, fit in zip(("baseline", "ours"), fits, strict=True)
@@ -241,7 +242,7 @@ def test_nothing_is_warned_of_where_all_of_it_is_put_right(tmp_path):
     sets = {
         "data": {"label": "clicked", "propensity": "examined"},
         "features": {"first": "number", "second": "number"},
-        "training": {"loss.class": "SoftmaxLoss", "epochs": 15, "learning_rate": 0.03},
+        "training": {"epochs": 15, "learning_rate": 0.03},
         "model": {"hidden_units": "[8]", "dropout": 0.0, "trees": "false"},
         "evaluation": {"baseline": "false"},
     }

@@ -54,8 +54,9 @@ def trained(folder, candidate, settings, before=()):
 
 def test_an_ensemble_prepares_once_and_what_was_trained_is_not_trained_again(tmp_path):
     settings = Settings(epochs=3, batch_size=4, hidden_units=[4])
+    pair = Candidate([losses.SoftmaxLoss(), losses.RGCrossLoss()])
     baseline = trained(tmp_path, Candidate(losses.SoftmaxLoss()), settings)
-    ours = trained(tmp_path, Candidate(), settings, [baseline])
+    ours = trained(tmp_path, pair, settings, [baseline])
     assert isinstance(ours.model, models.Prepared)
     assert [fit.loss for fit in ours.fits] == ["softmax_loss", "rg_cross_loss"]
     assert ours.members[0] is baseline.model

@@ -63,7 +63,7 @@ def trained(folder, candidate=None, backup=None, on_epoch=lambda epoch: None, **
 def test_trees_are_those_of_lightgbm_up_to_the_best_mean(caches, loss):
     told = []
     forest, history, seconds = trees.train(
-        loss, *caches, SMALL, 3, lambda *found: told.append(found)
+        loss, trees.Binned(*caches, SMALL), 3, lambda *found: told.append(found)
     )
     values = history["val_ndcg"]
     assert [tree for tree, *_ in told] == list(range(1, len(values) + 1))
@@ -102,7 +102,7 @@ def test_lambdarank_takes_any_labels_and_gains_and_long_lists(tmp_path, monkeypa
         # the last tree is the best by the linear gain of constants
         monkeypatch.setattr(trees, "_best", len)
         small = {**SMALL, "num_iterations": 10}
-        model, *_ = trees.train(LAMBDARANK, *found, small, 0, lambda *x: None, gain)
+        model, *_ = trees.train(LAMBDARANK, trees.Binned(*found, small), 0, gain=gain)
         return model(lists(2)[0]["features"]).numpy()
 
     whole = scores("whole", lambda y: y, "exponential", parts=False)
@@ -128,7 +128,7 @@ def test_items_that_no_feature_divides_get_one_score_and_a_warning(
     cache = Cache.write(batches, tmp_path / "lists")
     items = int(inputs["mask"].sum())
     with pytest.warns(UserWarning, match=f"all {items} items one score.*min_data_in_leaf={leaf}"):
-        forest, *_ = trees.train(loss, cache, cache, {"min_data_in_leaf": leaf}, 1)
+        forest, *_ = trees.train(loss, trees.Binned(cache, cache, {"min_data_in_leaf": leaf}), 1)
     assert np.ptp(forest(inputs["features"])) == 0.0
 
 
@@ -137,16 +137,15 @@ def test_few_items_are_divided_by_default(tmp_path, count):
     inputs, labels = lists(0, count)
     batches = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(20)
     cache = Cache.write(batches, tmp_path / "lists")
-    forest, *_ = trees.train(losses.RGCrossLoss(), cache, None, {"num_iterations": 20}, 1)
+    binned = trees.Binned(cache, None, {"num_iterations": 20})
+    forest, *_ = trees.train(losses.RGCrossLoss(), binned, 1)
     assert np.ptp(forest(inputs["features"])[inputs["mask"]]) > 0.0
 
 
 def test_training_ends_if_the_mean_does_not_rise(caches, monkeypatch):
     monkeypatch.setattr(trees, "PATIENCE", 5)
     parameters = {**SMALL, "num_iterations": 1000}
-    forest, history, _ = trees.train(
-        losses.SoftmaxLoss(), *caches, parameters, 0, lambda *found: None
-    )
+    forest, history, _ = trees.train(losses.SoftmaxLoss(), trees.Binned(*caches, parameters), 0)
     assert len(history["val_ndcg"]) - forest.num_trees == 5
     assert len(history["val_ndcg"]) < 1000
 
@@ -168,7 +167,8 @@ def test_a_candidate_is_the_ensemble_of_networks_and_trees(tmp_path):
     for member in found.members:
         scores = np.ma.array(member(inputs), mask=~inputs["mask"])
         own.append((scores - scores.mean(1, keepdims=True)) / scores.std(1, keepdims=True))
-    expected = np.ma.mean(own, axis=0).filled(0.0)
+    own = [x * share for x, share in zip(own, [1 / 4] * 2 + [1 / 6] * 3, strict=True)]
+    expected = sum(own).filled(0.0)
     np.testing.assert_allclose(found.model(inputs), expected, atol=1e-5)
     whole, *rest = (sum(own) - x for x in (0.0, *own))
     ndcg = [
@@ -228,7 +228,7 @@ def test_a_candidate_with_trees_is_made_again_from_its_config():
 
 def test_a_configuration_names_losses_and_parameters():
     plain = instantiate.candidate(with_set("model.trees.num_leaves=5")).trees
-    assert [x.name for x in plain.losses] == ["mean_squared_loss"]
+    assert [x.name for x in plain.losses] == ["mean_squared_loss", "rg_cross_loss"]
     assert plain.parameters == {"num_leaves": 5}
     found = instantiate.candidate(with_set("model.trees.loss=LambdaLoss")).trees
     assert [type(x) for x in found.losses] == [losses.LambdaLoss]
@@ -244,11 +244,12 @@ def test_an_ensemble_takes_the_trees_of_lightgbm_if_it_is_installed(monkeypatch)
     def chosen(*sets):
         configuration, *_ = resolve(with_set("data.synthetic=true", *sets))
         found = instantiate.candidate(configuration).trees
-        return configuration.model.trees, found and found.losses
+        return configuration.model.trees, found and [*map(name_of, found.losses)]
 
-    policy, [loss] = chosen()
-    assert (policy, name_of(loss)) == ("auto", "mean_squared_loss")
-    assert chosen("training.loss=RGCrossLoss") == ("auto", None)
+    trees = ["mean_squared_loss", "rg_cross_loss"]
+    assert chosen() == ("auto", trees)
+    assert chosen('training.loss=["LambdaLoss", "SoftmaxLoss"]') == ("auto", trees)
+    assert chosen("training.loss=LambdaLoss") == ("auto", None)
     assert chosen("model.trees=false") == (False, None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert chosen() == (False, None)
@@ -266,7 +267,7 @@ def test_what_cannot_train_trees_is_refused(caches, monkeypatch):
     with pytest.raises(ValueError, match=r"num_iterations at least 1. Received: {'num_iter"):
         Trees(parameters={"num_iterations": 0})
     with pytest.raises(ValueError, match=r"must suit LightGBM. .*num_leaves"):
-        trees.train(PAIR[0], *caches, {"num_leaves": -1}, 0, lambda *found: None)
+        trees.train(PAIR[0], trees.Binned(*caches, {"num_leaves": -1}), 0)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'tfrank_sel\[lightgbm\]'"):
         Trees()

@@ -132,7 +132,7 @@ def test_the_best_configuration_is_written_whole(study):
     found = load(output / "best.toml")
     assert found.training.learning_rate == best.params["training.learning_rate"]
     assert found.search.keys == {}
-    assert found.evaluation.baseline == {"class": "SoftmaxLoss"}
+    assert found.evaluation.baseline == {"class": "RGCrossLoss"}
     assert found.training.epochs == 2
 
 

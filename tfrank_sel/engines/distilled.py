@@ -109,12 +109,12 @@ def _distilled(run: Run, missing: float) -> models.BoostedTrees:
             step.reads(train.shards, times=2)
             measured = Cache.write(batches(held_out, None), f"{scratch}/validation")
             learned = Cache.write(batches(train, run.exported), f"{scratch}/scores")
-            boosted, *_ = trees.train(
-                losses.MarginMSELoss(), learned, measured, {}, seed, gain=gain
-            )
+            binned = trees.Binned(learned, measured, {})
+            boosted, *_ = trees.train(losses.MarginMSELoss(), binned, seed, gain=gain)
             step.tell(f"{boosted.num_trees} trees learned the scores of the ranker")
             learned = Cache.write(batches(train, None), f"{scratch}/labels")
-            of_labels, *_ = trees.train(trees.LAMBDARANK, learned, measured, {}, seed, gain=gain)
+            binned = trees.Binned(learned, measured, {})
+            of_labels, *_ = trees.train(trees.LAMBDARANK, binned, seed, gain=gain)
         with run.progress.step("evaluation") as step:
             rival = scorer(of_labels)
             evaluated = evaluation.evaluate(

@@ -1,6 +1,7 @@
 """The estimator: a ranker with the conventions of scikit-learn."""
 
 import dataclasses
+import itertools
 import os
 import time
 import warnings
@@ -56,7 +57,6 @@ else:
 
 Kind: TypeAlias = keras.losses.Loss | str  # of a model to train
 MANY = 10_000_000  # numbers, for which half of the default models are trained
-BEST = ("rg_cross_loss", "mean_squared_loss")  # of few default models
 TREES = 100  # if no lists are held out
 SUMMARY = ("epochs", "validation_ndcg", "adds")  # of the training of a model
 
@@ -77,14 +77,14 @@ class Ranker(BaseEstimator):
 
     Args:
         loss: A loss such as `losses.LambdaLoss()`, or a sequence of losses of different names, for
-            networks alone. None for the models of `tfrank-sel-pipelines run`: networks of
-            `losses.SoftmaxLoss()` and `losses.RGCrossLoss()`, and trees of
-            `losses.MeanSquaredLoss()` if LightGBM is installed.
+            networks alone. None for the models of `tfrank-sel-pipelines run`: a network of
+            `losses.RGCrossLoss()`, and, with half of the weight if LightGBM is installed, trees
+            of `losses.MeanSquaredLoss()` and `losses.RGCrossLoss()`.
         members: Number of models, which take the losses in turn, each with another seed: without
-            `loss` first the network of `RGCrossLoss`, then the trees. None for one for each loss;
+            `loss` first a network, then trees, and so on. None for one for each loss;
             without `loss`, half as many for more than 10 million numbers in `X`.
-        effort: Without `loss`, `"low"` for trees alone, of `RGCrossLoss` and `MeanSquaredLoss`, in
-            less time; `"high"` for these, `lambdarank`, and networks of three losses, in more.
+        effort: Without `loss`, `"low"` for the trees alone, in less time; `"high"` for those of
+            `lambdarank`, too, and networks of three losses, in more.
         features: Type of each feature by name, of `tfrank_sel.features`, for frames. None to
             choose a type for each column of a frame: `Number`, `Bool`, `Category`, `Set`, `Vector`
             or `Timestamp`. Columns that are not named are not used.
@@ -344,10 +344,11 @@ class Ranker(BaseEstimator):
         of_default, kinds = self.loss is None, [*networks, *forests]
         count = -(-len(kinds) // 2) if of_default and size > MANY else len(kinds)
         turns, rest = divmod(self.members or count, len(kinds))
-        by_worth = sorted(kinds, key=lambda x: of_default and trees.name_of(x) not in BEST)
+        in_turn = itertools.chain.from_iterable(itertools.zip_longest(networks, forests))
+        first = [x for x in in_turn if x is not None][:rest]
 
         def copies(losses: Sequence[Kind]) -> list[Any]:
-            chosen = [*losses] * turns + [x for x in losses if x in by_worth[:rest]]
+            chosen = [*losses] * turns + [x for x in losses if x in first]
             copied = [
                 x if isinstance(x, str) else type(x).from_config(x.get_config()) for x in chosen
             ]

@@ -28,6 +28,7 @@ from tfrank_sel.objectives.lists import (
 from tfrank_sel.ops import masking
 from tfrank_sel.refusals import received, refusal
 
+PAIRS = 2**22  # the sum of squares of widths, from which 150 trees repay a compilation of a second
 STEP = 1 / 32  # of a central difference: float32 keeps four digits of it
 SEPARABLE = (  # losses of a diagonal Hessian
     losses.DecomposedMatchingLoss,
@@ -207,7 +208,10 @@ class Derivatives:
         self.floor = floor
         self.seed = seed
         self._prepared = functools.lru_cache(DATA_SETS)(self._prepare)
-        self._compiled = tf.function(self._derivatives, jit_compile=True, autograph=False)
+        self._graphs = [
+            tf.function(self._derivatives, jit_compile=is_compiled, autograph=False)
+            for is_compiled in (False, True)
+        ]
 
     def __deepcopy__(self, memo: Any) -> "Derivatives":
         return self  # a function: `lightgbm.train` copies it, and a copy would compile again
@@ -243,7 +247,9 @@ class Derivatives:
             return np.zeros(0, np.float32), np.zeros(0, np.float32)
         seed = np.array([self.seed, zlib.crc32(values.data)], np.int64)
         scores = tf.constant(values, self.loss.dtype)
-        gradient, diagonal = self._compiled(scores, tf.constant(seed), *lists)
+        pairs = sum(index.shape.num_elements() * index.shape[-1] for index in lists.slots)
+        graph = self._graphs[pairs > PAIRS]
+        gradient, diagonal = graph(scores, tf.constant(seed), *lists)
         return np.asarray(gradient, np.float32), np.asarray(diagonal, np.float32)
 
     def _prepare(self, labels: bytes, weights: bytes | None, group: bytes) -> Placed:

@@ -17,12 +17,13 @@ from tfrank_sel.training import has_lightgbm
 from tfrank_sel.training.settings import LOSSES, SettingsLike
 from tfrank_sel.training.trees import DEFAULTS, LAMBDARANK, MOST, name_of
 
-BOOSTED = ("RGCrossLoss", "MeanSquaredLoss")
-# losses of networks and of trees by the time of training; `benchmarks.quality.ensembles` judges
+BOOSTED = ("MeanSquaredLoss", "RGCrossLoss")
+# losses of networks and of trees by the time of training, the best first, by
+# `benchmarks.quality.ensembles`
 EFFORTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "low": ((), BOOSTED),
-    "default": (LOSSES, ("MeanSquaredLoss",)),
-    "high": ((*LOSSES, "LambdaLoss"), (*BOOSTED, LAMBDARANK)),
+    "default": (LOSSES, BOOSTED),
+    "high": ((*LOSSES, "LambdaLoss", "SoftmaxLoss"), (*BOOSTED, LAMBDARANK)),
 }
 
 

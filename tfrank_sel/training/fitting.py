@@ -166,17 +166,26 @@ def train(
         members.append(forest)
         fits.append(fit)
         hooks.on_model(fit)
-    model = members[0] if len(members) == 1 else _joined(members)
+    shares = _shares(count, len(members) - count)
+    model = members[0] if len(members) == 1 else _joined(members, shares)
     if not model.built:
         model.build(lists.shapes)
     if lists.workers.is_chief and len(members) > 1:
-        added = _added(members, lists, settings)
+        added = _added(members, shares, lists, settings)
         fits = [dataclasses.replace(fit, adds=x) for fit, x in zip(fits, added, strict=True)]
     return Trained(candidate, model, members, fits)
 
 
+def _shares(networks: int, forests: int) -> Sequence[float]:
+    """Gives half of the weight to networks, and half to trees, if there are both."""
+    return [float(forests or 1)] * networks + [float(networks or 1)] * forests
+
+
 def _added(
-    members: Sequence[keras.Model], lists: PreparedLists, settings: SettingsLike
+    members: Sequence[keras.Model],
+    shares: Sequence[float],
+    lists: PreparedLists,
+    settings: SettingsLike,
 ) -> Sequence[float | None]:
     """What each of several members adds to the validation NDCG@10 of their ensemble."""
     parts = [parts_of(member)[1] for member in members]
@@ -191,7 +200,10 @@ def _added(
         _, labels, *_ = batches[0]
         pairs = zip(parts, batches, strict=True)
         scores = (as_lists(part(inputs, training=False)) for part, (inputs, *_) in pairs)
-        own = [standardised(x, labels == labels) for x in scores]
+        own = [
+            share * standardised(x, labels == labels)
+            for share, x in zip(shares, scores, strict=True)
+        ]
         whole = tf.add_n(own)
         for place, total in enumerate([whole, *(whole - x for x in own)]):
             # what differs by rounding is a tie
@@ -229,6 +241,7 @@ def _forests(
     learned, held_out = lists.prepared(preparation)
     if not lists.workers.is_chief:
         return
+    binned = trees.Binned(learned, held_out, candidate.trees.parameters)
     total, first = len(candidate.all_losses), len(candidate.losses) + 1
     members = zip(candidate.trees.names, candidate.trees.losses, strict=True)
     for member, (name, loss) in enumerate(members, start=first):
@@ -241,9 +254,7 @@ def _forests(
         else:
             forest, history, seconds = trees.train(
                 loss,
-                learned,
-                held_out,
-                candidate.trees.parameters,
+                binned,
                 settings.seed + member - 1,
                 functools.partial(_tell, hooks, name, member, total),
                 settings.gain,
@@ -290,13 +301,13 @@ def _has(trained: Candidate, other: Candidate, number: int) -> bool:
     return type(a) is type(b) and a.get_config() == b.get_config()
 
 
-def _joined(members: Sequence[keras.Model]) -> keras.Model:
+def _joined(members: Sequence[keras.Model], shares: Sequence[float]) -> keras.Model:
     """Joins models. Features are prepared once if all have equal preparations."""
     preparations, parts = zip(*map(parts_of, members), strict=True)
     configs = [preparation and preparation.get_config() for preparation in preparations]
     if configs[0] is None or any(config != configs[0] for config in configs):
-        return models.Ensemble(members)
-    ensemble = models.Ensemble(parts)
+        return models.Ensemble(members, shares)
+    ensemble = models.Ensemble(parts, shares)
     return models.Prepared(preparations[0], ensemble, name=ensemble.name)
 
 

@@ -39,7 +39,13 @@ SMOOTHED = 20  # trees
 PATIENCE = 50
 NUMBERS = 10_000_000  # features of items for each thread, fewer of which cost more than they save
 LONGEST = 10_000  # items of a list, for LightGBM's own objective
-_FIXED = {"deterministic": True, "force_row_wise": True, "metric": "None", "verbose": -1}
+_FIXED = {
+    "data_random_seed": 1,  # of the bins, which all seeds share
+    "deterministic": True,
+    "force_row_wise": True,
+    "metric": "None",
+    "verbose": -1,
+}
 
 
 class TreesError(ValueError):
@@ -51,11 +57,45 @@ def name_of(loss: keras.losses.Loss | str) -> str:
     return loss if isinstance(loss, str) else str(loss.name)
 
 
+class Binned:
+    """Lists with binned features, on which trees of several losses are trained.
+
+    Args:
+        learned: Lists to learn from.
+        held_out: Lists to measure on; None to train all trees of `parameters`.
+        parameters: Parameters of LightGBM that differ from `DEFAULTS`. Of few items, a leaf has at
+            least a quarter by default.
+
+    Raises:
+        TreesError: If LightGBM rejects a parameter.
+    """
+
+    def __init__(
+        self, learned: Cache, held_out: Cache | None, parameters: Mapping[str, Any]
+    ) -> None:
+        import lightgbm
+
+        self.items = int(learned.sizes.sum())
+        leaf = min(DEFAULTS[LEAF], max(1, self.items // 4))
+        given = {**DEFAULTS, LEAF: leaf, **parameters, **_FIXED}
+        self.most = int(given.pop(MOST))
+        size = learned.items("features").size
+        given["num_threads"] = given["num_threads"] or min(os.cpu_count() or 1, 1 + size // NUMBERS)
+        self.parameters: Mapping[str, Any] = given
+        self.labels, self.sizes = learned.items(LABELS), learned.sizes
+        try:
+            self.learned = _dataset(learned, params=given).construct()
+            self.held_out = None
+            if held_out is not None:
+                measured = _dataset(held_out, params=given, reference=self.learned)
+                self.held_out = measured.construct()
+        except lightgbm.basic.LightGBMError as error:
+            raise TreesError(received("must suit LightGBM", error)) from error
+
+
 def train(
     loss: losses.ListwiseLoss | str,
-    learned: Cache,
-    held_out: Cache | None,
-    parameters: Mapping[str, Any],
+    lists: Binned,
     seed: int,
     on_tree: Callable[[int, int, float, float], None] = lambda *_: None,
     gain: str | float = "exponential",
@@ -64,14 +104,12 @@ def train(
 
     The NDCG@10 varies from tree to tree, so its mean over the last `SMOOTHED` trees is what counts.
     Training ends if the mean has not risen over `PATIENCE` trees. LightGBM's own objective has the
-    same gain as NDCG, for any labels; a list of more than `LONGEST` items is learned in parts. Of
-    few items, a leaf has at least a quarter by default. Warns if no tree has a split.
+    same gain as NDCG, for any labels; a list of more than `LONGEST` items is learned in parts.
+    Warns if no tree has a split.
 
     Args:
         loss: The loss, or `LAMBDARANK`.
-        learned: Lists to learn from.
-        held_out: Lists to measure on; None to train all trees of `parameters`.
-        parameters: Parameters of LightGBM that differ from `DEFAULTS`.
+        lists: Lists to learn from and to measure on.
         seed: Seed of the samples of items and features.
         on_tree: Called after each tree, with its number from 1, the maximum number of trees, the
             NDCG@10 of the held-out lists, and the mean seconds per tree. An exception raised in it
@@ -83,15 +121,12 @@ def train(
         per tree.
 
     Raises:
-        TreesError: If LightGBM rejects a parameter or the labels.
+        TreesError: If LightGBM rejects the labels.
     """
     import lightgbm
 
-    options = gain_arguments(gain)
-    items = int(learned.sizes.sum())
-    leaf = min(DEFAULTS[LEAF], max(1, items // 4))
-    given = {**DEFAULTS, LEAF: leaf, **parameters, **_FIXED, "seed": seed}
-    most = int(given.pop(MOST))
+    options, most = gain_arguments(gain), lists.most
+    given = {**lists.parameters, "seed": seed}
     history: list[float] = []
     means: list[float] = []
     began = time.perf_counter()
@@ -104,30 +139,27 @@ def train(
         if len(means) - _best(means) >= PATIENCE:
             raise lightgbm.callback.EarlyStopException(len(means), [])
 
-    data = _dataset(learned, params=given)
-    given["num_threads"] = given["num_threads"] or min(
-        os.cpu_count() or 1, 1 + data.data.size // NUMBERS
-    )
+    labels, sizes = lists.labels, lists.sizes
     if isinstance(loss, str):
-        labels, data.label = np.unique(data.label, return_inverse=True)
-        data.group = [part for size in data.group for part in _parts(int(size))]
+        amounts, labels = np.unique(labels, return_inverse=True)
+        sizes = np.array([part for size in sizes for part in _parts(int(size))])
         if not isinstance(gain, str):
-            labels = np.maximum(labels - gain, 0.0)
-        gains = options["gain"](tf.constant(labels, tf.float64)).numpy().tolist()
+            amounts = np.maximum(amounts - gain, 0.0)
+        gains = options["gain"](tf.constant(amounts, tf.float64)).numpy().tolist()
         given |= {"objective": loss, "label_gain": gains}
     else:
         given["objective"] = objectives.lightgbm(loss)
+    data = lists.learned.set_label(labels).set_group(sizes)
+    if not any(map(data.feature_num_bin, range(data.num_feature()))):
+        given["objective"] = "regression"  # gives one score, where an objective of ours fails
     measured: dict[str, Any] = {}
-    if held_out is not None:
+    if lists.held_out is not None:
         measured = {
-            "valid_sets": [_dataset(held_out, reference=data)],
+            "valid_sets": [lists.held_out],
             "feval": objectives.lightgbm_metric(metrics.NDCG(10, **options)),
             "callbacks": [after],
         }
     try:
-        data.construct()
-        if not any(map(data.feature_num_bin, range(data.num_feature()))):
-            given["objective"] = "regression"  # gives one score, where an objective of ours fails
         booster = lightgbm.train(given, data, most, **measured)
     except lightgbm.basic.LightGBMError as error:
         raise TreesError(received("must suit LightGBM", error)) from error
@@ -137,8 +169,8 @@ def train(
     forest = models.BoostedTrees.from_lightgbm(booster)
     if not forest.depth:
         warnings.warn(
-            f"the trees of {name_of(loss)} give all {items} items one score: no feature divides "
-            f"them into parts of {LEAF}={given[LEAF]}",
+            f"the trees of {name_of(loss)} give all {lists.items} items one score: no feature "
+            f"divides them into parts of {LEAF}={given[LEAF]}",
             stacklevel=2,
         )
     return forest, measures, seconds

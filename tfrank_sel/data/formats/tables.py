@@ -455,7 +455,8 @@ def joined(columns: list[Any]) -> Any:
     """Joins Arrow columns of several types to one: times of dates and times, or texts of others."""
     pa = arrays.arrow()
     typed = [x for x in columns if len(x) and not pa.types.is_null(x.type)] or columns
-    if all(x.type == (kind := typed[0].type) for x in typed):
+    kind = typed[0].type
+    if all(x.type == kind for x in typed):
         chunks = [y for x in columns for y in getattr(x, "chunks", [x])]
         same = [x if x.type == kind else pa.nulls(len(x), kind) for x in chunks]
         return pa.chunked_array(same, kind)

@@ -56,8 +56,8 @@ def _features(text: str) -> dict[str, Any]:
     return {name: {"type": "number", "missing": "refuse"} for name in options.names(text)}
 
 
-def _losses(is_ensemble: bool) -> list[dict[str, str]]:
-    return Configuration().training.loss if is_ensemble else [{"class": "RGCrossLoss"}]
+def _trees(is_ensemble: bool) -> str | bool:
+    return "auto" if is_ensemble else False
 
 
 FEATURES = Option(
@@ -68,11 +68,11 @@ FEATURES = Option(
     _features,
 )
 ENSEMBLE = Option(
-    "training.loss",
+    "model.trees",
     "ensemble",
     bool,
-    typer.Option(help="Train an ensemble, or only a network with RGCrossLoss."),
-    _losses,
+    typer.Option(help="Train boosted trees beside networks, or networks alone."),
+    _trees,
 )
 OF_RUN = keys("data", "beam", "blessing", "serving", "training")
 OF_COLUMNS = keys(
@@ -225,7 +225,7 @@ def execute(
         job = Job.of(asked, output)
         for name, reason in job.left_out.items():
             console.print(f"omitted column {name!r}: {reason}", highlight=False)
-        if asked.model.trees != job.configuration.model.trees and len(asked.training.loss) > 1:
+        if asked.model.trees != job.configuration.model.trees and asked.training.takes_trees:
             no_trees = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
             console.print(no_trees, highlight=False, markup=False)
         if is_dry:

@@ -131,9 +131,9 @@ class ModelSection(Network):
     )
     trees: Annotated[dict[str, Any] | Literal["auto", False], PlainValidator(_trees)] = key(
         "auto",
-        "Boosted trees, with the weight of a network each: false for none, or a table of "
-        '`loss`, one or several, and parameters of LightGBM. "auto" adds those of '
-        "MeanSquaredLoss to several networks if LightGBM is installed.",
+        "Boosted trees, with half of the weight: false for none, or a table of `loss`, one or "
+        'several, and parameters of LightGBM. "auto" adds those of MeanSquaredLoss and '
+        "RGCrossLoss to the default loss, or to several, if LightGBM is installed.",
     )
 
     @property
@@ -172,6 +172,11 @@ class TrainingSection(Optimization):
     workers: Count = option(
         1, "Number of processes in `TF_CONFIG`, each of which trains on a share of every batch."
     )
+
+    @property
+    def takes_trees(self) -> bool:
+        """Whether "auto" adds trees: to the default, or to several networks."""
+        return len(self.loss) > 1 or self.loss == DEFAULT_LOSSES
 
     @model_validator(mode="after")
     def _shared(self) -> Self:

@@ -146,7 +146,7 @@ def _check_signature(make_model: Any, arguments: Mapping[str, Any], name: str) -
 def _trees(configuration: Configuration) -> Trees | None:
     table = configuration.model.trees
     if table == "auto":
-        is_wanted = len(configuration.training.loss) > 1 and has_lightgbm()
+        is_wanted = configuration.training.takes_trees and has_lightgbm()
         table = {} if is_wanted else False
     if table is False:
         return None
