@@ -161,7 +161,7 @@ def test_what_has_no_region_is_refused_by_a_line(sets, labels, reason):
 def test_design_needs_a_region_and_a_region_is_a_share():
     with pytest.raises(ConfigurationError, match="needs labels that are scores: name their share"):
         instantiate.candidate(with_set("training.loss.class=design"))
-    with pytest.raises(ConfigurationError, match=r"training.region must be less than 0.5"):
+    with pytest.raises(ConfigurationError, match=r"training.region must be in \(0, 0.5\)"):
         with_set("training.region=0.5")
     with pytest.raises(ConfigurationError, match=r"training.region must be unset with clicks"):
         with_set("training.region=0.1", "clicks.position=place")
