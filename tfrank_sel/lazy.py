@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TypeVar
 
-from tfrank_sel.refusals import missing
+from tfrank_sel.refusals import missing, received
 
 
 def names(namespace: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
@@ -58,19 +58,23 @@ def imports(
     return attribute
 
 
-def exported(
-    package: str, file: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def exported(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Returns `__getattr__`, `__dir__` and `__all__` for a package that imports at first use.
 
     Args:
-        package: The `__name__` of the package.
-        file: Its `__file__`: what it imports in a block, as in `from module import name as name`,
-            is what it exports.
+        package: The `__name__` of the package: what its source imports in a block, as in
+            `from module import name as name`, is what it exports.
+
+    Raises:
+        ImportError: If the package is installed without its source.
     """
+    spec = sys.modules[package].__spec__
+    source = getattr(spec and spec.loader, "get_source", lambda _: None)(package)  # of a zip, too
+    if source is None:
+        raise ImportError(received(f"{package} needs the source of its packages", "none"))
     homes = {
         name: module.removeprefix(f"{package}.")
-        for module, taken in _EXPORTED.findall(pathlib.Path(file).read_text("utf-8"))
+        for module, taken in _EXPORTED.findall(source)
         for name in _TAKEN.findall(taken)
     }
     taken = {name: home for name, home in homes.items() if home != package}

@@ -37,4 +37,4 @@ if TYPE_CHECKING:
     from tfrank_sel.data.sequences import Sequences as Sequences
     from tfrank_sel.data.spec import FeatureSpec as FeatureSpec, ListFeatures as ListFeatures
 
-__getattr__, __dir__, __all__ = lazy.exported(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

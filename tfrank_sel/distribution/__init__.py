@@ -9,4 +9,4 @@ if TYPE_CHECKING:
     from tfrank_sel.distribution.groups import Group as Group, SingleProcess as SingleProcess
     from tfrank_sel.distribution.logs import MeanLogs as MeanLogs
 
-__getattr__, __dir__, __all__ = lazy.exported(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

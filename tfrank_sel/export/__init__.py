@@ -27,4 +27,4 @@ if TYPE_CHECKING:
         export as export,
     )
 
-__getattr__, __dir__, __all__ = lazy.exported(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

@@ -63,4 +63,4 @@ if TYPE_CHECKING:
         reciprocal_rank_fusion as reciprocal_rank_fusion,
     )
 
-__getattr__, __dir__, __all__ = lazy.exported(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

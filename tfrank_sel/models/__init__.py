@@ -35,4 +35,4 @@ if TYPE_CHECKING:
     from tfrank_sel.models.summary import moments as moments
     from tfrank_sel.models.transfer import warm_start as warm_start
 
-__getattr__, __dir__, __all__ = lazy.exported(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.exported(__name__)
