@@ -57,7 +57,7 @@ class ListBatch(NamedTuple):
         Raises:
             ValueError: If the shapes do not match.
             tf.errors.InvalidArgumentError: If ragged labels and scores differ in row lengths, or a
-                ragged row is longer than the dense rows of another argument.
+                ragged row or one of weights is longer than the dense rows of another argument.
         """
         y_pred = as_lists(y_pred)
         keras_mask = getattr(y_pred, "_keras_mask", None)
@@ -187,6 +187,13 @@ def _dense(
         width = labels.bounding_shape(axis=1)
     else:
         width = tf.shape(scores if isinstance(labels, tf.RaggedTensor) else labels)[1]
+    is_unknown = weights.shape.rank == 2 and None in (scores.shape[1], weights.shape[1])
+    if is_unknown and not isinstance(weights, tf.RaggedTensor):
+        tf.debugging.assert_less_equal(  # weights of lists of one item would broadcast
+            tf.shape(weights)[1],
+            tf.maximum(tf.cast(width, tf.int32), 1),
+            message="A row of `sample_weight` must not be longer than a list.",
+        )
     return tuple(_padded(x, width) if isinstance(x, tf.RaggedTensor) else x for x in tensors)
 
 

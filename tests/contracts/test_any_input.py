@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.cases import (
@@ -79,7 +79,12 @@ def arguments(draw: st.DrawFn) -> tuple[Any, Any, Any]:
     )
 
 
+# weights of two items for lists of one, whose size the shape does not tell
+ONE_ITEM = np.zeros(3, int), tf.ragged.constant([[0.0]] * 3), np.ones([3, 2])
+
+
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@example(given=ONE_ITEM)
 @given(given=arguments())
 @every_class
 def test_any_input_gives_a_value_or_an_error_that_says_what_was_wanted(
