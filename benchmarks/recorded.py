@@ -108,8 +108,36 @@ def recommendation() -> Figure:
     return figure
 
 
+def ensembles() -> Figure:
+    """NDCG@10 less that of tuned LightGBM, with its interval, by CPU seconds; some have names."""
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    colors = {"networks": "C0", "trees": "C2", "both": "C3", "other packages, defaults": "C1"}
+    for name, _, seconds, _, gap, *_ in cells("ensembles")[1]:
+        mean, low, high = (float(x) for x in re.findall(r"[+-][\d.]+", gap))
+        kind = "networks" if name.startswith(("network", "three networks")) else "trees"
+        kind = "both" if kind == "networks" and "trees" in name else kind
+        kind = "other packages, defaults" if name.endswith("defaults") else kind
+        ends = [[mean - low], [high - mean]]
+        axes.errorbar([float(seconds)], [mean], yerr=ends, fmt="o", ms=4, color=colors[kind])
+        shown = re.search(r"\((default|low|high)\)", name)
+        text = shown[1] if shown else name.partition(",")[0] if name.endswith("defaults") else ""
+        place, offset = (high, (-12, 4)) if shown else (mean, (6, -4))
+        axes.annotate(text, (float(seconds), place), offset, textcoords="offset points", size=9)
+    for kind, color in colors.items():
+        axes.plot([], [], "o", color=color, label=kind)
+    axes.axhline(0.0, color="black", lw=0.8)
+    axes.set(xscale="log", xlabel="CPU seconds of a fold", ylabel="NDCG@10 - tuned LightGBM's")
+    axes.set(xlim=(0.6, 50.0), ylim=(None, 0.02))
+    axes.xaxis.set(major_formatter="{x:g}", minor_formatter="")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside upper center", ncols=len(colors), frameon=False)
+    return figure
+
+
 PICTURES: Mapping[str, Callable[[], Figure]] = {
     "quality": lambda: quality.draw(gaps("equal-mq2008")),
+    "ensembles": ensembles,
     "speed": lambda: speed.draw(times()),
     "label_noise": label_noise,
     "topk": topk,

@@ -52,3 +52,10 @@ def test_each_time_of_the_top_k_loss_is_a_point():
     for n, k, _, ms, ratio, *_ in rows:
         by_classes = (float(n.replace(",", "")), float(ms)) in drawn
         assert by_classes or (float(k), float(ratio)) in drawn
+
+
+def test_each_ensemble_is_a_point():
+    _, rows = recorded.cells("ensembles")
+    drawn = points(recorded.ensembles())
+    for _, _, seconds, _, gap, *_ in rows:
+        assert (float(seconds), float(gap.split(" ")[0])) in drawn
