@@ -16,7 +16,7 @@ from tfrank_sel.refusals import refusal
 
 # widths to choose from: powers of two, and one size between two of them
 SIZES = np.sort(np.outer(2 ** np.arange(3, 31), [1.0, 1.5]).astype(np.int32).ravel())
-# A width costs half a second of compilation, in which 1,000 calls compute this many slots.
+# A width costs half a second where a loss is compiled, in which 1,000 calls compute so many slots.
 SLOTS_PER_WIDTH = 2**13
 ITEMS_AT_A_TIME = 2**15  # a loss that compares all items needs this times the list size in memory
 DATA_SETS = 16  # the number of sets whose lists are kept, such as the folds of a cross-validation

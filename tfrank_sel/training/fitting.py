@@ -241,7 +241,8 @@ def _forests(
     learned, held_out = lists.prepared(preparation)
     if not lists.workers.is_chief:
         return
-    binned = trees.Binned(learned, held_out, candidate.trees.parameters)
+    data = learned, held_out, candidate.trees.parameters
+    binned = functools.cache(functools.partial(trees.Binned, *data))  # not if all trees are kept
     total, first = len(candidate.all_losses), len(candidate.losses) + 1
     members = zip(candidate.trees.names, candidate.trees.losses, strict=True)
     for member, (name, loss) in enumerate(members, start=first):
@@ -254,7 +255,7 @@ def _forests(
         else:
             forest, history, seconds = trees.train(
                 loss,
-                binned,
+                binned(),
                 settings.seed + member - 1,
                 functools.partial(_tell, hooks, name, member, total),
                 settings.gain,

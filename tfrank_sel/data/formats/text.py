@@ -46,15 +46,16 @@ class DelimitedReader(LineReader, TableReader):
     def schema(self, path: str) -> Any:
         """Returns the schema; a column is numeric if most of its first values are numbers."""
         pa = arrow()
-        names, kinds, bad = self.names(path), [], list[Rejected]()
+        names, kinds = self.names(path), []
+        first_bad: Rejected | None = None
         for unit in self.tables(Part(path), names):
             if isinstance(unit, Rejected):
-                bad.append(unit)
+                first_bad = first_bad or unit
             elif unit[1].num_rows:
                 kinds = [_kind(unit[1].column(i)) for i in range(len(names))]
                 break
-        if bad and not kinds:
-            raise bad[0].error()
+        if first_bad and not kinds:
+            raise first_bad.error()
         return pa.schema(list(zip(names, kinds or [pa.string()] * len(names), strict=True)))
 
     def names(self, path: str) -> Sequence[str]:
