@@ -92,6 +92,9 @@ class Checked:
         make: Callable[..., Self] = super().__new__
         return make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
 
+    def _complete(self) -> None:
+        """Is called when the constructor has ended."""
+
     def __repr__(self) -> str:
         """Returns the class with the arguments that differ from their defaults."""
         cls: type = type(self)
@@ -145,6 +148,8 @@ def take_plain(cls: type) -> None:
     @functools.wraps(construct)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         construct(self, *map(_plain, args), **{name: _plain(x) for name, x in kwargs.items()})
+        if type(self).__init__ is init:  # not a base of what is being constructed
+            self._complete()
 
     vars(init)["__signature__"] = Signature.from_callable(construct)  # which Keras reads
     type.__setattr__(cls, "__init__", init)

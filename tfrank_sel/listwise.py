@@ -5,7 +5,11 @@ tensor, no padding label and no unknown rank, so that no formula has to handle t
 """
 
 import abc
+import enum
+import functools
 import math
+import numbers
+import types
 import warnings
 from collections.abc import Hashable
 from dataclasses import field
@@ -18,7 +22,10 @@ from tensorflow import Tensor
 from tfrank_sel.links.base import Link
 from tfrank_sel.ops import class_labels
 from tfrank_sel.refusals import refusal
-from tfrank_sel.serialization import UNSET, Named
+from tfrank_sel.serialization import UNSET, Frozen, Named
+
+_FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, np.ufunc, type
+_VALUES = (*_FUNCTIONS, numbers.Number, str, bytes, type(None), tf.DType, enum.Enum)
 
 
 class ListBatch(NamedTuple):
@@ -71,7 +78,7 @@ class ListBatch(NamedTuple):
             scores=tf.where(mask, scores, 0.0),
             mask=mask,
             weights=tf.where(mask, item_weights, 0.0),
-            list_weights=list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
+            list_weights=tf.where(tf.reduce_any(mask, axis=1), list_weights, 0.0),
         )
 
     def observed_scores(self, label_map: Link | None) -> Tensor:
@@ -90,6 +97,7 @@ class Listwise(Named, abc.ABC):
     compares_items: ClassVar[bool] = True  # False for a formula that is meaningful for one item
     # False if labels 1 and 0 do not mean relevant and irrelevant
     takes_classes: ClassVar[bool] = True
+    takes_any_index: ClassVar[bool] = False  # True if an index may be a whole number of any dtype
 
     @property
     def min_label(self) -> float:
@@ -102,18 +110,13 @@ class Listwise(Named, abc.ABC):
         return 0.0
 
     @property
-    def meaning(self) -> Hashable:
-        """A key that is equal for objects that compute the same."""
-        arguments = {n: v for n, v in self.arguments().items() if n not in ("name", "reduction")}
-        values = (tuple(v) if isinstance(v, list) else v for v in arguments.values())
-        key = (type(self), *zip(arguments, values, strict=True))
-        if any(isinstance(v, tf.Variable) for v in vars(self).values()):
-            return id(self)  # with its own state, such as a temperature that a callback lowers
+    def meaning(self) -> Hashable | None:
+        """A key that is equal for objects that compute the same; `None` if that may change."""
         try:
-            hash(key)
+            values = [_value(getattr(self, name)) for name in self._own]
         except TypeError:
-            return id(self)
-        return key
+            return None
+        return (type(self), self.dtype, *zip(self._own, values, strict=True))
 
     @property
     def largest_label(self) -> float:
@@ -126,8 +129,11 @@ class Listwise(Named, abc.ABC):
 
     def of_positions(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         """Reads positions of sequences as lists, where the formula takes indices."""
-        is_flat = isinstance(y_pred, np.ndarray) and y_pred.ndim != 3  # without a copy
-        if is_flat or not self.takes_classes:
+        if not self.takes_classes:
+            return y_true, y_pred, sample_weight
+        if self.takes_any_index:
+            y_true = class_labels.whole(y_true, y_pred)
+        if isinstance(y_pred, np.ndarray) and y_pred.ndim != 3:  # without a copy
             return y_true, y_pred, sample_weight
         return class_labels.of_positions(y_true, y_pred, sample_weight)
 
@@ -143,13 +149,35 @@ class Listwise(Named, abc.ABC):
                 f"Labels of {self.name} must be at most {self.largest_label:g}, since the gain "
                 "2**y - 1 of a greater label is not finite. Use the gain ranking.linear_gain.",
             )
-        if self.compares_items and batch.scores.shape[1] == 1:
+        self.check_size(batch.scores.shape)
+        return batch
+
+    def check_size(self, shape: tf.TensorShape) -> None:
+        """Warns of scores of a shape for which the formula has no meaning."""
+        if self.compares_items and shape[1] == 1:
             warnings.warn(
                 f"{type(self).__name__} compares the items of a list, but every list has one item: "
-                f"y_pred.shape={batch.scores.shape}. Expected [batch_size, list_size].",
-                stacklevel=3,
+                f"y_pred.shape={shape}. Expected [batch_size, list_size].",
+                stacklevel=4,
             )
-        return batch
+
+
+def _value(x: Any) -> Hashable:
+    """Returns a key of an attribute that never changes, and raises TypeError for any other."""
+    if isinstance(x, (tuple, Frozen)):
+        parts = x if isinstance(x, tuple) else x.arguments().values()
+        return (type(x), *map(_value, parts))
+    if isinstance(x, types.MethodType):
+        return x.__func__, _value(x.__self__)
+    if isinstance(x, functools.partial):
+        return functools.partial, _value(x.func), _value(x.args), _value(tuple(x.keywords.items()))
+    if isinstance(x, Listwise) and x.meaning is not None:
+        return x.meaning
+    if isinstance(x, tf.Variable) or tf.is_tensor(getattr(x, "value", x)):
+        return "of this identity", id(x)  # a graph reads the current value of a variable
+    if isinstance(x, _VALUES):
+        return type(x), x
+    raise TypeError(f"{type(x).__name__} may change")
 
 
 def as_lists(x: Any) -> Any:
@@ -161,6 +189,13 @@ def as_lists(x: Any) -> Any:
     if (mask := getattr(x, "_keras_mask", None)) is not None:
         squeezed._keras_mask = mask
     return squeezed
+
+
+def list_weights(sample_weight: Any, scores: Tensor) -> Tensor:
+    """Reads weights of lists: a scalar, or one for each list."""
+    weights = tf.cast(as_lists(1.0 if sample_weight is None else sample_weight), scores.dtype)
+    _check_shapes(scores, scores, weights)
+    return tf.reshape(weights, [-1])
 
 
 def check_row_lengths(y_true: tf.RaggedTensor, y_pred: tf.RaggedTensor) -> None:

@@ -19,6 +19,11 @@ UNSET: Any = None  # the default of an argument that Keras sets
 _FOR_USERS = ("curve", "default_name", "evaluate", "over_ties", "probabilities", "reliability")
 _MISSING = inspect.Parameter.empty
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_KERAS = ("keras", "tf_keras", "tensorflow")
+_SET_LATER = (
+    "`{}` of {} cannot be set after its construction, since graphs hold its value: make a new "
+    "object, or give it a tf.Variable"
+)
 
 
 class Configurable(Checked):
@@ -73,7 +78,13 @@ class Named(Configurable):
 
     As in a dataclass, a subclass takes the fields of its bases, then its own, and `__post_init__`
     checks them or derives attributes. `name`, `reduction` and `dtype` go to the class of Keras. The
-    default of `name` is made of the class and its options.
+    default of `name` is made of the class and its options. Sequences become tuples.
+
+    When the constructor has ended, attributes cannot be set, but for those of Keras: graphs hold
+    their values. What changes in training is a variable.
+
+    Raises:
+        AttributeError: If an attribute is set later.
 
     Attributes:
         default_name: The name of the class, its cutoff and the options that differ from their
@@ -82,6 +93,8 @@ class Named(Configurable):
     """
 
     default_name: str
+    _of_keras: set[str]  # names of the attributes that Keras has set
+    _own: tuple[str, ...]  # names of all others
     _fields: ClassVar[Mapping[str, inspect.Parameter]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -95,7 +108,36 @@ class Named(Configurable):
         self = super().__new__(cls, *args, **kwargs)
         # unchanged: Keras 2 wraps attributes, but not at this point
         object.__setattr__(self, "default_name", _name(cls, given(cls, args, kwargs)))
+        object.__setattr__(self, "_of_keras", {"_of_keras", *vars(self)})
         return self
+
+    def _complete(self) -> None:
+        """Fixes the attributes."""
+        names = tuple(sorted(vars(self).keys() - self._of_keras))
+        object.__setattr__(self, "_own", names)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_fixed(name):
+            raise AttributeError(_SET_LATER.format(name, type(self).__name__))
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self._is_fixed(name):
+            raise AttributeError(_SET_LATER.format(name, type(self).__name__))
+        super().__delattr__(name)
+
+    def _is_fixed(self, name: str) -> bool:
+        """Whether an attribute cannot be set any more: one that is not of Keras."""
+        if "_own" not in vars(self) or name == "name":
+            return False
+        cls: type = type(self)
+        if name in declared(cls) or name in self._own:
+            return True
+        by_keras = name in self._of_keras or any(
+            name in vars(c) for c in cls.__mro__ if c.__module__.partition(".")[0] in _KERAS
+        )
+        is_inner = name.startswith("_") and not hasattr(cls, name)
+        return not (by_keras or is_inner)
 
     def __dir__(self) -> list[str]:
         """Returns the names for users: not those that classes of this package share."""
@@ -144,15 +186,24 @@ def _constructor(cls: type[Named]) -> Callable[..., None]:
         values.apply_defaults()
         arguments = {n: v for n, v in values.arguments.items() if n != "self"}
         of_keras = {n: arguments.pop(n) for n in OF_KERAS if n in arguments}
+        before = set(vars(self))
         super(Named, self).__init__(**{**of_keras, "name": of_keras["name"] or self.default_name})
+        self._of_keras.update(vars(self).keys() - before)
         for name, value in arguments.items():
-            setattr(self, name, value)
+            setattr(self, name, _immutable(value))
         self.__post_init__()
 
     construct.__name__, construct.__qualname__ = "__init__", f"{cls.__qualname__}.__init__"
     construct.__annotations__ = {p.name: p.annotation for p in parameters}
     vars(construct)["__signature__"] = signature
     return construct
+
+
+def _immutable(value: Any) -> Any:
+    """Returns a sequence of values as a tuple, which nobody changes later."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return tuple(value.tolist())
+    return tuple(map(_immutable, value)) if type(value) in (list, tuple) else value
 
 
 def _name(cls: type, options: Mapping[str, Any]) -> str:
@@ -187,6 +238,8 @@ def _serialized(value: Any) -> Any:
     # plain values are kept: when Keras 2 exports a SavedModel, it handles only objects
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if type(value) is tuple:
+        return list(map(_serialized, value))
     cls = type(value)
     name = f"tfrank_sel>{cls.__name__}"
     if isinstance(value, Frozen) and of_name(name) is cls:  # as Keras, but without it

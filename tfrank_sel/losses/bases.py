@@ -17,7 +17,7 @@ from tensorflow import Tensor
 from tfrank_sel import keras_versions
 from tfrank_sel.compilation import Formula, differentiable, in_graph, unconverted
 from tfrank_sel.links.base import Link
-from tfrank_sel.listwise import ListBatch, Listwise
+from tfrank_sel.listwise import ListBatch, Listwise, list_weights
 from tfrank_sel.ops import class_labels, label_order, masking
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
@@ -116,41 +116,83 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
     reduction: str | None = field(default="sum_over_batch_size", kw_only=True)
 
     takes_minus_infinity: ClassVar[bool] = False  # True if an item with that score is excluded
+    weighs_others: ClassVar[bool] = False  # True if the weight of an irrelevant item counts
+
+    @property
+    def has_class_form(self) -> bool:
+        """Whether `of_classes` is implemented."""
+        return False
 
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         given = self.of_positions(y_true, y_pred, sample_weight)
-        batch = self.batch_of(*given, self.dtype)
-        is_valid = tf.reduce_any(batch.mask, axis=1)
-        are_indices = self.takes_classes and class_labels.are_given(*given[:2])
-        weights = weights_of_valid(batch.list_weights, is_valid, self.reduction, are_indices)
-        fields = (batch.labels, batch.mask, batch.weights)
-        value = super().__call__(fields, batch.scores, weights)
+        is_of_classes = self.has_class_form and class_labels.are_alone(*given)
+        values, weights = (self._of_classes if is_of_classes else self._of_labels)(*given)
+        # not to `call`: Keras would round indices to `dtype`
+        value = super().__call__(values, values, weights)
         if self.reduction in (None, "none"):
             return value if given[1] is y_pred else tf.reshape(value, tf.shape(y_pred)[:-1])
         return tf.reduce_sum(value)  # Keras passes a vector if there are no lists
 
     def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
-        """Computes the loss of each list; `y_true` is the batch that `__call__` read."""
-        labels, mask, weights = y_true
-        return self.checked(labels, y_pred, tf.cast(mask, tf.bool), weights)  # Keras cast the mask
+        """Returns the losses of the lists, which `__call__` computed."""
+        return y_pred
 
-    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor | None:
+    def _of_labels(self, *given: Any) -> tuple[Tensor, Tensor]:
+        """Computes the loss and the weight of each list from labels of items."""
+        batch = self.batch_of(*given, self.dtype)
+        is_valid = tf.reduce_any(batch.mask, axis=1)
+        are_indices = self.takes_classes and class_labels.are_given(*given[:2])
+        weights = weights_of_valid(batch.list_weights, is_valid, self.reduction, are_indices)
+        return self.checked(batch.labels, batch.scores, batch.mask, batch.weights), weights
+
+    def _of_classes(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Tensor, Tensor]:
+        """Computes the loss and the weight of each list from the index of its relevant item."""
+        scores = tf.cast(y_pred, self.dtype)
+        self.check_size(scores.shape)
+        classes = class_labels.as_int32(tf.reshape(y_true, [-1]))
+        is_valid = (classes >= 0) & (tf.shape(scores)[1] > 0)
+        weights = tf.where(is_valid, list_weights(sample_weight, scores), 0.0)
+        weights = weights_of_valid(weights, is_valid, self.reduction)
+        return self.checked_classes(tf.where(is_valid, classes, -1), scores), weights
+
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of lists with one relevant item, of label 1, without their labels.
 
         Args:
             classes: Index of the relevant item, `[batch_size]`, int32; outside for none.
-            scores: Scores, `[batch_size, list_size]`, all valid and finite.
+            scores: Scores, `[batch_size, list_size]`, all valid, of at least one item.
 
         Returns:
-            The losses, `[batch_size]`; `None` if the formula needs the labels of all items.
+            The losses, `[batch_size]`.
         """
-        return None
+        raise NotImplementedError
 
     @functools.cached_property
     def checked(self) -> Formula:
         """`or_nan`, which equal losses share as graphs in eager mode."""
         return in_graph(self.meaning, self.or_nan, differentiable)
+
+    @functools.cached_property
+    def checked_classes(self) -> Formula:
+        """`classes_or_nan`, shared as `checked`."""
+        meaning = self.meaning and (self.meaning, "of classes")
+        return in_graph(meaning, self.classes_or_nan, differentiable)
+
+    def classes_or_nan(self, classes: Tensor, scores: Tensor) -> Tensor:
+        """Computes `of_classes`, but NaN as in `or_nan`, and 0 for a list of a negative index."""
+        is_valid, size = classes >= 0, scores.shape[1] or tf.shape(scores)[1]
+        known = scores.shape if scores.shape[1] else [scores.shape[0], None]
+        # padding may hold NaN; the formulas need a class
+        missing = [[0, 0], [0, tf.cast(size < 1, tf.int32)]]
+        scores = tf.cond(
+            tf.reduce_all(is_valid) & (size > 0),
+            lambda: scores,
+            lambda: tf.pad(tf.where(is_valid[:, tf.newaxis], scores, 0.0), missing),
+        )
+        scores = tf.ensure_shape(scores, known)
+        values = self.of_classes(classes, scores) * self._one_or_nan(scores)
+        return tf.where(is_valid, values, 0.0)
 
     def or_nan(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes `per_list`, but NaN for a list with a valid item of score NaN or infinity.
@@ -158,10 +200,12 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
         The formula could return a number for such scores: every comparison with NaN is False, and
         an infinite score can have a finite loss with an infinite gradient.
         """
-        values = self.per_list(labels, scores, mask, weights)
+        return self.per_list(labels, scores, mask, weights) * self._one_or_nan(scores)
+
+    def _one_or_nan(self, scores: Tensor) -> Tensor:
         is_held = scores < math.inf if self.takes_minus_infinity else tf.math.is_finite(scores)
         is_held = tf.reduce_all(is_held, axis=list(range(1, len(scores.shape))))
-        return values * tf.where(is_held, tf.ones([], values.dtype), math.nan)
+        return tf.where(is_held, tf.ones([], scores.dtype), math.nan)
 
 
 class LabelOrderedLoss(ListwiseLoss):
@@ -293,5 +337,5 @@ class ScoreLoss(ListwiseLoss):
             scores=tf.where(mask, batch.scores, self._origin),
             mask=mask,
             weights=tf.where(mask, batch.weights, 0.0),
-            list_weights=batch.list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
+            list_weights=tf.where(tf.reduce_any(mask, axis=1), batch.list_weights, 0.0),
         )

@@ -1,11 +1,14 @@
 """Losses over all items of a catalogue, from states and item vectors, without all logits."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorflow import Tensor
 
 from tfrank_sel import keras_versions
@@ -94,11 +97,8 @@ class CatalogueLoss(Named, keras_versions.Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of an equal loss, without the item vectors."""
-        items, self.items = self.items, None
-        try:
-            return super().get_config()
-        finally:
-            self.items = items
+        without = CatalogueLoss(**{**self.arguments(), "items": None})
+        return super(CatalogueLoss, without).get_config()
 
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
@@ -127,6 +127,10 @@ class CatalogueLoss(Named, keras_versions.Loss):
         """Returns the losses of the states, which `__call__` computed."""
         return y_pred
 
+    @functools.cached_property
+    def _item_weights(self) -> NDArray[np.float64]:
+        return np.asarray(self.item_weights, np.float64)  # of a million items, a tuple takes long
+
     @property
     def _first(self) -> int:
         """The index of the first item."""
@@ -141,7 +145,7 @@ class CatalogueLoss(Named, keras_versions.Loss):
                 f"items {vectors.shape}, states {states.shape}",
             )
         if self.item_weights is not None:
-            weights = tf.constant(self.item_weights, self.dtype)
+            weights = tf.constant(self._item_weights, self.dtype)
             if not weights.shape.is_compatible_with(vectors.shape[:1]):
                 raise refusal(
                     "`item_weights` must have a number for each row of the item vectors, also "
@@ -153,12 +157,15 @@ class CatalogueLoss(Named, keras_versions.Loss):
         if isinstance(self.loss, RGLoss):
             return self.loss.of_states(states, indices, vectors, weights)
 
+        has_class_form = self.loss.has_class_form and (
+            weights is None or not self.loss.weighs_others
+        )
+
         def of_rows(states: Tensor, indices: Tensor, vectors: Tensor) -> Tensor:
             logits = tf.matmul(states, vectors, transpose_b=True)
-            if indices.shape[1] == 1:
-                values = self.loss.of_classes(indices[:, 0], logits)
-                if values is not None:
-                    return values if weights is None else values * _of_one(weights, indices)
+            if indices.shape[1] == 1 and has_class_form:
+                values = self.loss.classes_or_nan(indices[:, 0], logits)
+                return values if weights is None else values * _of_one(weights, indices)
             labels = tf.one_hot(indices, tf.shape(logits)[1], dtype=logits.dtype)
             of_items = None if weights is None else tf.broadcast_to(weights, tf.shape(logits))
             labels = tf.reduce_sum(labels, axis=1)

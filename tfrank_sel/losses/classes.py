@@ -13,7 +13,7 @@ from tensorflow import Tensor
 from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
-from tfrank_sel.ops import masking
+from tfrank_sel.ops import masking, one_class
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
@@ -55,6 +55,14 @@ class ZLPRLoss(ListwiseLoss):
     threshold: float = 0.0
 
     compares_items = False
+    has_class_form = True
+    weighs_others = True
+
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
+        """Adds the loss of the class and that of all others."""
+        own, there = one_class.scores_of(classes, scores), one_class.are_there(classes, scores)
+        of_one = tf.where(there, tf.math.softplus(self.threshold - own), 0.0)
+        return of_one + _softplus(one_class.log_sum_exp_beside(classes, scores) - self.threshold)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the losses of the true labels and of the false ones."""
@@ -75,6 +83,12 @@ class ZLPRLoss(ListwiseLoss):
             [0.5]
         """
         return tf.sigmoid(2.0 * (tf.convert_to_tensor(y_pred) - self.threshold))
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """`log(1 + exp(x))`, also of -inf."""
+    is_some = x > -math.inf
+    return tf.where(is_some, tf.math.softplus(tf.where(is_some, x, 0.0)), 0.0)
 
 
 def _zlpr(t: Tensor, s: Tensor, weights: Tensor) -> Tensor:

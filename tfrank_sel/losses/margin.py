@@ -2,16 +2,15 @@
 
 import abc
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0, Positive, Range
-from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases import ListwiseLoss
-from tfrank_sel.ops import class_labels, masking
+from tfrank_sel.ops import masking, one_class
 from tfrank_sel.serialization import Frozen, register
 
 
@@ -130,13 +129,13 @@ class MarginSoftmaxLoss(ListwiseLoss):
     margin: Margin = NormFace()
     scale: Positive = 30.0
 
-    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads the arguments of Keras, and converts indices to labels."""
-        y_pred = as_lists(y_pred)
-        classes = class_labels.indices(y_true, y_pred)
-        if classes is not None:
-            y_true = class_labels.one_hot(classes, y_pred)
-        return super().batch_of(y_true, y_pred, sample_weight, dtype)
+    takes_any_index = True
+    has_class_form = True
+
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
+        """Computes the cross-entropy of each class."""
+        own = self.margin(one_class.scores_of(classes, scores))
+        return one_class.cross_entropy(classes, self.scale * one_class.put(scores, classes, own))
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""

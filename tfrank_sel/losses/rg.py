@@ -8,7 +8,7 @@ from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0
 from tfrank_sel.losses.bases import ListwiseLoss
-from tfrank_sel.ops import masking, ranking
+from tfrank_sel.ops import masking, one_class, ranking
 from tfrank_sel.serialization import register
 
 
@@ -21,9 +21,23 @@ class RGLoss(ListwiseLoss):
 
     of_mean: ClassVar[float]  # weight of the squared mean logit
 
+    has_class_form = True
+    weighs_others = True
+
     @property
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
+
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
+        """Computes the loss of one relevant item in each list."""
+        there = one_class.are_there(classes, scores)
+        gain = tf.where(there, self.gain(tf.ones([], scores.dtype)), 0.0)
+        mean, half_variance, own = _moments_of_one(classes, scores)
+        log_size = tf.math.log(tf.cast(tf.shape(scores)[1], scores.dtype))
+        value = gain * (log_size + half_variance - own)
+        value += self.of_mean * gain * tf.square(mean) / 2.0
+        anchor = tf.where(gain > 0.0, tf.square(own + mean - self.target), 0.0)
+        return value + self.alpha / 2.0 * anchor
 
     def of_states(
         self, states: Tensor, indices: Tensor, vectors: Tensor, weights: Tensor | None
@@ -162,6 +176,39 @@ class RGCrossLoss(RGLoss):
         gains = _gains(self.gain, labels, mask)
         value, _ = _expansion(gains, scores, mask, weights)
         return value + _anchor(gains, scores, self.alpha, self.target)
+
+
+def _moments_of_one(classes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the mean and half of the variance of scores, and what one of them is above the mean.
+
+    About the mean, or the digits of scores far from 0 would be lost.
+    """
+    size = tf.cast(tf.shape(scores)[1], scores.dtype)
+
+    def centred(scores: Tensor) -> tuple[Tensor, Tensor]:
+        mean = tf.reduce_mean(scores, axis=1)
+        gaps = scores - mean[:, tf.newaxis]
+        return gaps, mean
+
+    @tf.custom_gradient
+    def f(scores: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], object]:
+        gaps, mean = centred(scores)
+        rest = tf.reduce_mean(gaps, axis=1)  # which the mean has lost by rounding
+        half_variance = (tf.einsum("bi,bi->b", gaps, gaps) / size - tf.square(rest)) / 2.0
+        own = tf.where(
+            one_class.are_there(classes, scores), one_class.scores_of(classes, gaps) - rest, 0.0
+        )
+
+        def gradient(of_mean: Tensor, of_half: Tensor, of_own: Tensor) -> Tensor:
+            of_own = tf.where(one_class.are_there(classes, scores), of_own, 0.0)
+            gaps, _ = centred(scores)  # again, for second derivatives
+            slopes = (of_half / size)[:, tf.newaxis] * gaps
+            slopes += ((of_mean - of_own - of_half * rest) / size)[:, tf.newaxis]
+            return one_class.add(slopes, classes, of_own)
+
+        return (mean + rest, half_variance, own), gradient
+
+    return f(scores)
 
 
 @tf.custom_gradient

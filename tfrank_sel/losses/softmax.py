@@ -10,7 +10,7 @@ from tfrank_sel.arguments import AtLeast0, Positive, Range
 from tfrank_sel.losses.bases import LabelOrderedLoss, ListwiseLoss
 from tfrank_sel.losses.lambdas import SwapLambdaWeight
 from tfrank_sel.losses.targets import BY_SHARES, Targets
-from tfrank_sel.ops import label_order, masking, ranking
+from tfrank_sel.ops import label_order, masking, one_class, ranking
 from tfrank_sel.serialization import register
 
 
@@ -65,15 +65,14 @@ class SoftmaxLoss(ListwiseLoss):
             return self.lambda_weight.largest_label(self.dtype)
         return self.targets.largest_label(self.dtype)
 
-    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor | None:
-        """Computes the cross-entropies by the operation that TensorFlow has for them."""
-        if self.lambda_weight is not None or self.targets != BY_SHARES:
-            return None
-        there = (classes >= 0) & (classes < tf.shape(scores)[1])
-        values = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            tf.where(there, classes, 0), scores / self.temperature
-        )
-        return tf.where(there, values, 0.0)
+    @property
+    def has_class_form(self) -> bool:
+        return self.lambda_weight is None and self.targets == BY_SHARES
+
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
+        """Computes the cross-entropy of each class."""
+        is_divided = self.temperature != 1.0
+        return one_class.cross_entropy(classes, scores / self.temperature if is_divided else scores)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""

@@ -4,16 +4,15 @@ import abc
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0, Count, Positive
 from tfrank_sel.keras_versions import LossOptions
-from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases import ListwiseLoss
-from tfrank_sel.ops import class_labels, masking, soft_topk
+from tfrank_sel.ops import masking, one_class, soft_topk
 from tfrank_sel.ops.selection import HardSelection, Selection, SoftSelection
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
@@ -135,6 +134,7 @@ def mean_by_label(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
 class _TopKLoss(ListwiseLoss):
     """A loss of the `k` best items of a list, or of the `k` most likely classes."""
 
+    takes_any_index = True
     takes_minus_infinity = True
 
     k: Count
@@ -150,37 +150,19 @@ class _TopKLoss(ListwiseLoss):
     def selection(self) -> Selection:
         """The selection of the `k` best items."""
 
-    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads labels of items, as any loss does, or class labels, as `of_classes` takes them."""
-        y_pred = as_lists(y_pred)
-        classes = class_labels.indices(y_true, y_pred)
-        if classes is None:
-            batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
-        elif _tells_classes_apart(y_pred, sample_weight):
-            y_true = class_labels.one_hot(classes, y_pred)
-            batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
-        else:
-            labels, scores = classes[:, tf.newaxis], tf.cast(y_pred, dtype)
-            valid = tf.where(labels < 0, -1.0, tf.zeros_like(labels, dtype))
-            batch = ListBatch.of(valid, scores[:, :1], sample_weight, min_label=0.0, dtype=dtype)
-            batch = batch._replace(labels=labels, scores=scores)
-        size = batch.scores.shape[1]
-        if size is not None and self.k >= size:
+    has_class_form = True
+
+    def check_size(self, shape: tf.TensorShape) -> None:
+        super().check_size(shape)
+        if shape[1] is not None and self.k >= shape[1]:
             warnings.warn(
                 f"{type(self).__name__} is 0 for lists of up to `k` items. Received: k={self.k}, "
-                f"y_pred.shape={batch.scores.shape}",
-                stacklevel=3,
+                f"y_pred.shape={shape}",
+                stacklevel=4,
             )
-        return batch
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-        """Computes the loss of each list; for class labels, all but the scores are columns."""
-        size = scores.shape[1]
-        if size is not None and self.k >= size:
-            # 0 with a gradient of 0; a constant would have none
-            return masking.masked_sum(scores, tf.zeros_like(scores, tf.bool))
-        if labels.shape[1] == 1 and size != 1:
-            return weights[:, 0] * self.of_classes(tf.cast(labels[:, 0], tf.int32), scores)
+        """Computes the loss of each list."""
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
@@ -312,18 +294,6 @@ class TopKHingeLoss(_TopKLoss):
         return HardSelection(self.k)
 
 
-def _tells_classes_apart(y_pred: Any, sample_weight: Any) -> bool:
-    """Whether rows, a mask or weights differ between classes, as they do between items."""
-    if getattr(y_pred, "_keras_mask", None) is not None:
-        return True
-    if isinstance(y_pred, tf.RaggedTensor) or isinstance(sample_weight, tf.RaggedTensor):
-        return True
-    shape = (
-        tf.TensorShape([]) if sample_weight is None else tf.convert_to_tensor(sample_weight).shape
-    )
-    return shape.rank == 2 and shape[1] != 1
-
-
 @register
 class TopKCrossEntropyLoss(ListwiseLoss):
     """Cross-entropy of the membership in the top `k`, for several `k` at once.
@@ -385,14 +355,26 @@ class TopKCrossEntropyLoss(ListwiseLoss):
                 f"probabilities={self.probabilities}, k={self.k}",
             )
 
+    has_class_form = True
+
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the relevant items of each list, weighted by their labels."""
-        shares = self.probabilities or [1.0 / len(self.k)] * len(self.k)
         mask &= scores > -math.inf
         scores = tf.where(mask, scores, 0.0) / self.temperature
-        logs = [
-            math.log(share) + soft_topk.log_memberships(scores, k, mask)
-            for k, share in zip(self.k, shares, strict=True)
-        ]
-        losses = -tf.reduce_logsumexp(tf.stack(logs), axis=0)
+        losses = self._of_each_k(lambda k: soft_topk.log_memberships(scores, k, mask))
         return mean_by_label(weights * losses, labels, mask)
+
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
+        """Computes the loss of each class."""
+        own = one_class.scores_of(classes, scores)
+        is_there = one_class.are_there(classes, scores) & (own > -math.inf)
+        scores /= self.temperature
+        losses = self._of_each_k(lambda k: soft_topk.log_memberships_of(classes, scores, k))
+        return tf.where(is_there, losses, 0.0)
+
+    def _of_each_k(self, log_memberships: Callable[[int], Tensor]) -> Tensor:
+        shares = self.probabilities or [1.0 / len(self.k)] * len(self.k)
+        logs = [
+            math.log(share) + log_memberships(k) for k, share in zip(self.k, shares, strict=True)
+        ]
+        return -tf.reduce_logsumexp(tf.stack(logs), axis=0)

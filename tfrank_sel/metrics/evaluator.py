@@ -87,13 +87,14 @@ class Evaluator(Checked):
         names = collections.Counter(metric.name for metric in metrics)
         if twice := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"metric names must be unique. Received twice: {twice}")
-        self.metrics = list(metrics)
+        self.metrics = tuple(metrics)
         alike: dict[Hashable, list[Measure]] = {}
         for metric in self.metrics:
             alike.setdefault(metric.reading, []).append(metric)
         self._groups = list(alike.values())
-        key = (Evaluator, *(metric.meaning for metric in self.metrics))
-        self._evaluate = in_graph(key, self._values)
+        key = [tuple(metric.meaning for metric in group) for group in self._groups]
+        is_fixed = all(None not in group for group in key)
+        self._evaluate = in_graph((Evaluator, *key) if is_fixed else None, self._values)
 
     @unconverted
     def __call__(

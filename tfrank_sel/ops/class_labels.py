@@ -54,24 +54,36 @@ def are_given(y_true: Any, y_pred: Any) -> bool | Tensor:
     return (tf.shape(as_matrix(y_true))[1] == 1) & (tf.shape(y_pred)[1] != 1)
 
 
-def indices(y_true: Any, y_pred: Any) -> Tensor | None:
-    """Returns `y_true` as the class index of each list, of any dtype, if it is one.
+def are_alone(y_true: Any, y_pred: Any, sample_weight: Any) -> bool:
+    """Whether integers are indices among classes that nothing else tells apart.
+
+    Rows of different lengths, a mask or weights tell items apart.
+    """
+    given = y_true, y_pred, sample_weight
+    if any(isinstance(x, tf.RaggedTensor) for x in given):
+        return False
+    if getattr(y_pred, "_keras_mask", None) is not None or are_given(y_true, y_pred) is not True:
+        return False
+    weights = tf.convert_to_tensor(1.0 if sample_weight is None else sample_weight).shape
+    of_lists = weights.rank in (0, 1) or (weights.rank == 2 and weights[1] == 1)
+    return of_lists and _shape(y_pred)[1] != 0
+
+
+def whole(y_true: Any, y_pred: Any) -> Any:
+    """Returns the class index of each list, of any dtype, as an integer; labels are unchanged.
 
     Args:
         y_true: Indices, `[batch_size]` or `[batch_size, 1]`, or the labels of items.
         y_pred: Scores, of the classes `[batch_size, classes]`, or of items.
-
-    Returns:
-        The indices, `[batch_size]`; `None` if `y_true` holds the labels of items.
     """
     if isinstance(y_true, tf.RaggedTensor):
-        return None
+        return y_true
     y_true = tf.convert_to_tensor(y_true)
     are_indices = _are_indices(y_true.shape, _shape(y_pred))
     is_column = y_true.shape.rank == 2 and y_true.shape[1] == 1
-    if are_indices or (are_indices is None and is_column):
-        return tf.reshape(y_true, [-1])
-    return None
+    if y_true.dtype.is_integer or not (are_indices or (are_indices is None and is_column)):
+        return y_true
+    return tf.cast(tf.where(y_true >= 0, y_true, -1), tf.int32)
 
 
 def one_hot(classes: Tensor, y_pred: Any) -> Tensor | tf.RaggedTensor:

@@ -26,7 +26,7 @@ import math
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.ops import masking
+from tfrank_sel.ops import masking, one_class
 
 QUICK_STEPS = 8  # before every second step halves the range
 LONG = 32  # times the items that steps need, from which on a list is long
@@ -44,24 +44,79 @@ def memberships(scores: Tensor, k: float, mask: Tensor) -> Tensor:
 def log_memberships(scores: Tensor, k: float, mask: Tensor) -> Tensor:
     """Returns the logarithm of `memberships`, exact where they are tiny, and 0 on padding."""
     gaps, has_more = _gaps(scores, k, mask)
+    return tf.where(mask & has_more, _log_distribution(gaps), 0.0)
+
+
+def log_memberships_of(classes: Tensor, scores: Tensor, k: float) -> Tensor:
+    """Returns `log_memberships` of one item of each list, `[batch_size]`.
+
+    Args:
+        classes: The items, int32 `[batch_size]`; outside of the list for none.
+        scores: Scores, of which those of -inf exclude items.
+        k: Number of items.
+    """
+    least = tf.reduce_min(scores, axis=1, keepdims=True)
+    count = tf.cond(
+        tf.reduce_all(least > -math.inf),
+        lambda: tf.fill(tf.shape(least), tf.cast(tf.shape(scores)[1], scores.dtype)),
+        lambda: _count(scores > -math.inf, scores.dtype),
+    )
+    taken, needed, has_more = _taken(scores, k, count)
+
+    @tf.custom_gradient
+    def over_threshold(scores: Tensor) -> tuple[Tensor, object]:
+        # whose exponential is 0, without a mask of all
+        held = tf.maximum(scores, scores.dtype.min / 4.0)
+        centre, offset = _solve(held, taken, count, scores > -math.inf, needed)
+        own = one_class.scores_of(classes, held)[:, tf.newaxis]
+
+        def gradient(upstream: Tensor) -> Tensor:
+            gaps = _over_threshold(held, taken, count, None, None, (held - centre) - offset)
+            shares = _shares(gaps, None) * -upstream[:, tf.newaxis]
+            return one_class.add(shares, classes, upstream)
+
+        return ((own - centre) - offset)[:, 0], gradient
+
+    is_there = (one_class.scores_of(classes, scores) > -math.inf) & has_more[:, 0]
+    return tf.where(is_there, _log_distribution(over_threshold(scores)), 0.0)
+
+
+def _log_distribution(gaps: Tensor) -> Tensor:
+    """Returns the logarithm of `F`."""
     above, below = tf.maximum(gaps, 0.0), tf.minimum(gaps, 0.0)
-    log_p = tf.where(gaps >= 0.0, tf.math.log1p(-tf.exp(-above) / 2.0), below - math.log(2.0))
-    return tf.where(mask & has_more, log_p, 0.0)
+    return tf.where(gaps >= 0.0, tf.math.log1p(-tf.exp(-above) / 2.0), below - math.log(2.0))
 
 
-def _gaps(scores: Tensor, k: float, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns `s - b`, and whether a list has more than `k` items; if not, `b` is arbitrary."""
-    count = tf.reduce_sum(tf.cast(mask, scores.dtype), axis=1, keepdims=True)
+def _count(mask: Tensor, dtype: tf.DType) -> Tensor:
+    return tf.reduce_sum(tf.cast(mask, dtype), axis=1, keepdims=True)
+
+
+def _taken(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int | None, Tensor]:
+    """Returns how many are taken, how many suffice to find `b`, and whether there are more than `k`.
+
+    If there are not, `b` is arbitrary.
+    """
     has_more = count > k
     taken = tf.where(has_more, tf.cast(k, scores.dtype), tf.maximum(count, 1.0) / 2.0)
     needed = 2 * math.ceil(k) + 1
     is_long = (scores.shape[1] or 0) > LONG * needed
-    scores = tf.where(mask, scores, 0.0)
-    return _over_threshold(scores, taken, mask, needed if is_long else None), has_more
+    return taken, needed if is_long else None, has_more
+
+
+def _gaps(scores: Tensor, k: float, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns `s - b`, and whether a list has more than `k` items; if not, `b` is arbitrary."""
+    count = _count(mask, scores.dtype)
+    taken, needed, has_more = _taken(scores, k, count)
+    return _over_threshold(tf.where(mask, scores, 0.0), taken, count, mask, needed), has_more
 
 
 def _over_threshold(
-    scores: Tensor, k: Tensor, mask: Tensor, needed: int | None, given: Tensor | None = None
+    scores: Tensor,
+    k: Tensor,
+    count: Tensor,
+    mask: Tensor | None,
+    needed: int | None,
+    given: Tensor | None = None,
 ) -> Tensor:
     """Returns `s - b`, solved for or known, whose gradient of any order is exact.
 
@@ -70,23 +125,34 @@ def _over_threshold(
 
     @tf.custom_gradient
     def solved(scores: Tensor) -> tuple[Tensor, object]:
-        gaps = _solve(scores, k, mask, needed) if given is None else tf.identity(given)
+        if given is None:
+            centre, offset = _solve(scores, k, count, mask, needed)
+            gaps = (scores - centre) - offset
+        else:
+            gaps = tf.identity(given)
 
         def gradient(upstream: Tensor) -> Tensor:
-            shares = masking.softmax(-tf.abs(_over_threshold(scores, k, mask, None, gaps)), mask)
-            return upstream - shares * masking.masked_sum(upstream, mask)[:, tf.newaxis]
+            shares = _shares(_over_threshold(scores, k, count, mask, None, gaps), mask)
+            of_all = upstream if mask is None else tf.where(mask, upstream, 0.0)
+            return upstream - shares * tf.reduce_sum(of_all, axis=1, keepdims=True)
 
         return gaps, gradient
 
     return solved(scores)
 
 
-def _solve(all_scores: Tensor, k: Tensor, mask: Tensor, needed: int | None) -> Tensor:
-    """Returns `s - b` of each list."""
-    count = tf.reduce_sum(tf.cast(mask, all_scores.dtype), axis=1, keepdims=True)
+def _shares(gaps: Tensor, mask: Tensor | None) -> Tensor:
+    """Returns `f(s_i - b) / sum_j f(s_j - b)`."""
+    return tf.nn.softmax(-tf.abs(gaps)) if mask is None else masking.softmax(-tf.abs(gaps), mask)
+
+
+def _solve(
+    all_scores: Tensor, k: Tensor, count: Tensor, mask: Tensor, needed: int | None
+) -> tuple[Tensor, Tensor]:
+    """Returns the score that is nearest to `b`, and `b` less it, of each list, `[batch_size, 1]`."""
     scores, rest = all_scores, tf.fill(tf.shape(count), all_scores.dtype.min)
     if needed is not None:
-        scores, rest = _best(all_scores, mask, needed)
+        scores, rest = _best(tf.where(mask, all_scores, all_scores.dtype.min), needed)
         mask = tf.range(needed, dtype=count.dtype) < count
     highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
     lowest = tf.reduce_min(tf.where(mask, scores, scores.dtype.max), axis=1, keepdims=True)
@@ -126,16 +192,16 @@ def _solve(all_scores: Tensor, k: Tensor, mask: Tensor, needed: int | None) -> T
     for _ in range(2):  # far from 0, where b is rounded by more than 1, the first may pass a score
         shift, _ = _newton(x - offset, rest - offset, k, mask)
         offset += tf.where(tf.math.is_finite(shift), shift, 0.0)
-    return (all_scores - centre) - offset
+    return centre, offset
 
 
-def _best(scores: Tensor, mask: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Returns the best scores, and the logarithm of the sum of the exponentials of the others."""
-    best = _highest(tf.where(mask, scores, scores.dtype.min), count)
+    best = _highest(scores, count)
     last = best[:, -1:]
     # with all items of the last score, of which those among the best are taken off again
     sums = tf.reduce_sum(
-        tf.where(mask & (scores <= last), tf.exp(scores - last), 0.0), axis=1, keepdims=True
+        tf.where(scores <= last, tf.exp(scores - last), 0.0), axis=1, keepdims=True
     )
     sums -= tf.reduce_sum(tf.cast(best == last, best.dtype), axis=1, keepdims=True)
     return best, tf.where(sums > 0.0, tf.math.log(sums) + last, scores.dtype.min)
