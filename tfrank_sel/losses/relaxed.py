@@ -1,6 +1,7 @@
 """Losses of soft ranks and soft permutations: differentiable ranking metrics."""
 
 import abc
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ from tfrank_sel.serialization import register
 
 SIGMOID = Sigmoid()
 _SMOOTH = (ranking.log2_discount, ranking.inverse_discount)  # few powers equal each of them
+SHORTEST, LONGEST = 32, 400  # numbers of ranks: 8 powers for lists of up to 32, 16 for up to 400
 
 
 class RelaxedLoss(ListwiseLoss):
@@ -49,7 +51,7 @@ class RelaxedLoss(ListwiseLoss):
 
     def ranks(self, scores: Tensor, among: Tensor) -> Tensor:
         """Computes the soft rank of each item among the items `among` of its list."""
-        return relaxed_ranks(scores / self.temperature, among, self.link)
+        return relaxed_ranks(masking.at_temperature(scores, self.temperature), among, self.link)
 
 
 class RelaxedMetricLoss(RelaxedLoss):
@@ -403,7 +405,7 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the cross-entropies of the ranks of each list."""
-        logits, pairs = neural_sort(scores / self.temperature, mask)
+        logits, pairs = neural_sort(masking.centred(scores) / self.temperature, mask)
         targets = masking.softmax(neural_sort(labels, mask)[0], pairs)
         at_ranks = masking.cross_entropy(targets, logits, pairs)
         mean = masking.masked_mean(at_ranks, tf.reduce_any(pairs, axis=-1))
@@ -454,7 +456,7 @@ class NeuralSortNDCGLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the DCG of the soft permutation by that of the best order."""
-        logits, pairs = neural_sort(scores / self.temperature, mask)
+        logits, pairs = neural_sort(masking.centred(scores) / self.temperature, mask)
         gains = ranking.relative_gains(self.gain, labels, mask)
         permutation = tf.nn.softmax(tf.where(pairs, logits, logits.dtype.min))
         soft = tf.linalg.matvec(permutation, gains)
@@ -485,7 +487,8 @@ class SoftRankLoss(ListwiseLoss):
     NDCG, and its gradient vanishes.
 
     The time is cubic in the list size, the memory quadratic. In float32, without `k` and with the
-    default discount or `1 / r`, lists of a known size from about 30 items on take quadratic time.
+    default discount or `1 / r`, lists of up to 400 items, and many longer ones whose size the graph
+    knows, take quadratic time, and the memory of a few lists.
 
     Args:
         sigma: Standard deviation of the noise of each score; positive.
@@ -521,14 +524,29 @@ class SoftRankLoss(ListwiseLoss):
         discounts = self.discount(ranks)
         if self.k is not None:
             discounts = tf.where(ranks <= float(self.k), discounts, 0.0)
-        size, powers = scores.shape[1], None
-        if size and self.k is None and self.discount in _SMOOTH and scores.dtype == tf.float32:
-            powers = soft_ranks.powers_of(self.discount, size)
-        expected = soft_ranks.expected_discounts(scores, mask, self.sigma, discounts, powers)
+        expected = self._expected(scores, mask, discounts)
         [best] = ranking.sort_by(gains, gains, mask=mask)
         ideal = tf.reduce_sum(best * discounts, axis=-1)
         lacking = ideal - tf.reduce_sum(gains * expected, axis=-1)
         return tf.math.divide_no_nan(lacking, ideal)
+
+    def _expected(self, scores: Tensor, mask: Tensor, discounts: Tensor) -> Tensor:
+        """Computes the expected discount of each item, in quadratic time if powers equal it."""
+        exactly = functools.partial(
+            soft_ranks.expected_discounts, scores, mask, self.sigma, discounts
+        )
+        if self.k is not None or self.discount not in _SMOOTH or scores.dtype != tf.float32:
+            return exactly()
+        size = scores.shape[1]
+        # the powers of many ranks equal the discounts of fewer, too, but there are more of them
+        most = LONGEST if size is None else max(size, SHORTEST)
+        powers = soft_ranks.powers_of(self.discount, most)
+        if powers is None:
+            return exactly()
+        by_powers = functools.partial(soft_ranks.expected_powers, scores, mask, self.sigma, powers)
+        if size is not None:
+            return by_powers()
+        return tf.cond(tf.shape(scores)[1] <= LONGEST, by_powers, exactly)
 
 
 def relaxed_ranks(x: Tensor, among: Tensor, link: Link) -> Tensor:

@@ -71,7 +71,7 @@ class SoftmaxLoss(ListwiseLoss):
             return None
         there = (classes >= 0) & (classes < tf.shape(scores)[1])
         values = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            tf.where(there, classes, 0), scores / self.temperature
+            tf.where(there, classes, 0), masking.at_temperature(scores, self.temperature)
         )
         return tf.where(there, values, 0.0)
 
@@ -80,7 +80,9 @@ class SoftmaxLoss(ListwiseLoss):
         if self.lambda_weight is not None:
             labels = self.lambda_weight.items(labels, scores, mask)
         targets = weights * self.targets(labels, mask)
-        return masking.cross_entropy(targets, scores / self.temperature, mask)
+        return masking.cross_entropy(
+            targets, masking.at_temperature(scores, self.temperature), mask
+        )
 
 
 @register
@@ -188,7 +190,8 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the cross-entropy and the gap between the probabilities and 1."""
-        x, targets = scores / self.temperature, weights * self.targets(labels, mask)
+        x = masking.at_temperature(scores, self.temperature)
+        targets = weights * self.targets(labels, mask)
         return masking.cross_entropy(targets, x, mask) + self.epsilon * _lacking(targets, x, mask)
 
 
@@ -258,9 +261,9 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
 
     def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the contrasts of each item with those less relevant."""
-        x = scores / self.temperature
-        below = label_order.log_sum_exp_below(x, labels, mask)
-        return masking.masked_sum(self.gain(labels) * tf.math.softplus(below - x), mask)
+        x = masking.at_temperature(scores, self.temperature)
+        top, log_sum = label_order.log_sum_exp_below(x, labels, mask)
+        return masking.masked_sum(self.gain(labels) * tf.math.softplus((top - x) + log_sum), mask)
 
 
 @register
@@ -322,7 +325,8 @@ class ListMLELoss(LabelOrderedLoss):
 
     def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the positions of each list."""
-        x, group = scores / self.temperature, label_order.groups(labels, mask)
+        x = masking.at_temperature(scores, self.temperature)
+        group = label_order.groups(labels, mask)
         positions = ranking.positions(x)
         first, behind = (tf.cast(place, x.dtype) for place in group)
         passed = (positions - 1.0 - first) / (behind - first)
@@ -337,4 +341,4 @@ class ListMLELoss(LabelOrderedLoss):
         up_to = tf.pad(tf.cumsum(c, axis=-1), [[0, 0], [1, 0]])
         # tied items have the mean score, so each has the mean weight of the positions of its group
         share = label_order.at(up_to, group.behind) - label_order.at(up_to, group.first)
-        return masking.masked_sum(c * (top + log_left) - share / (behind - first) * x, mask)
+        return masking.masked_sum(c * log_left + share / (behind - first) * (top - x), mask)

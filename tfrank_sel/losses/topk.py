@@ -387,9 +387,11 @@ class TopKCrossEntropyLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the relevant items of each list, weighted by their labels."""
-        shares = self.probabilities or [1.0 / len(self.k)] * len(self.k)
+        shares = self.probabilities
+        if shares is None:
+            shares = [1.0 / len(self.k)] * len(self.k)
         mask &= scores > -math.inf
-        scores = tf.where(mask, scores, 0.0) / self.temperature
+        scores = masking.at_temperature(tf.where(mask, scores, 0.0), self.temperature)
         logs = [
             math.log(share) + soft_topk.log_memberships(scores, k, mask)
             for k, share in zip(self.k, shares, strict=True)

@@ -5,8 +5,33 @@ without a valid item reduces to zero, never to NaN, and so does its gradient. Th
 slots, including NaN and infinity, have no effect.
 """
 
+import math
+
 import tensorflow as tf
 from tensorflow import Tensor
+
+
+def centred(scores: Tensor, axis: int | None = -1) -> Tensor:
+    """Subtracts from each list its score farthest from 0, if all differences to it are exact.
+
+    Formulas that do not change if a constant is added to a list then keep their digits far from 0,
+    and lose none near 0. Scores of padding are 0.
+
+    Args:
+        scores: Scores, `[..., list_size]`.
+        axis: The axis of a list; `None` for one constant for all scores.
+    """
+    high, low = (f(scores, axis, keepdims=True) for f in (tf.reduce_max, tf.reduce_min))
+    far = tf.where(high > -low, high, low)
+    # a difference to the larger of two numbers is exact if it can be undone
+    is_exact = tf.reduce_all((scores - far) + far == scores, axis, keepdims=True)
+    return scores - tf.stop_gradient(tf.where(is_exact, far, tf.zeros_like(far)))
+
+
+def at_temperature(scores: Tensor, temperature: float) -> Tensor:
+    """Divides scores by a temperature, up to a constant of each list; padding is 0 before."""
+    is_exact = math.frexp(temperature)[0] == 0.5  # a power of 2
+    return (scores if is_exact else centred(scores)) / temperature
 
 
 def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
