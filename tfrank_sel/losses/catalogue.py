@@ -158,6 +158,7 @@ class CatalogueLoss(Named, keras_versions.Loss):
             if indices.shape[1] == 1:
                 values = self.loss.of_classes(indices[:, 0], logits)
                 if values is not None:
+                    values = self.loss.nan_unless_held(values, logits)
                     return values if weights is None else values * _of_one(weights, indices)
             labels = tf.one_hot(indices, tf.shape(logits)[1], dtype=logits.dtype)
             of_items = None if weights is None else tf.broadcast_to(weights, tf.shape(logits))

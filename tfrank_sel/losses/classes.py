@@ -183,7 +183,7 @@ class NWayLoss(ListwiseLoss):
         mask = batch.mask[..., tf.newaxis]
         return batch._replace(
             labels=tf.where(mask, labels, 0.0),
-            scores=masking.centred(tf.where(mask, scores, 0.0)),
+            scores=masking.centred(tf.where(mask, scores, 0.0), mask),
         )
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:

@@ -52,6 +52,8 @@ class InfoNCELoss(ListwiseLoss):
         https://arxiv.org/abs/1807.03748).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
@@ -158,7 +160,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
             return batch
         # `per_list` divides by the temperature, which is not to divide log q
         log_q = tf.gather(tf.constant(self.log_q, dtype), tf.cast(identities, tf.int64))
-        scores = masking.centred(batch.scores, None if self.symmetric else -1)
+        scores = masking.centred(batch.scores, batch.mask, None if self.symmetric else -1)
         scores = tf.where(batch.mask, scores - self.temperature * log_q, 0.0)
         return batch._replace(scores=scores)
 
@@ -166,7 +168,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
         """Computes the loss of each pair."""
 
         def entropies(targets: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
-            x = masking.at_temperature(scores, self.temperature)
+            x = masking.logits(scores, mask, self.temperature)
             return masking.cross_entropy(targets, x, mask)
 
         fields = weights * labels, scores, mask

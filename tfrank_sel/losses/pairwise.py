@@ -54,6 +54,8 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         TypeError: If `lambda_weight` is not a `lambdas.LambdaWeight`.
     """
 
+    ignores_level = True
+
     lambda_weight: LambdaWeight | None = None
     temperature: Positive = 1.0
     normalizer: Normalizer | None = None
@@ -77,7 +79,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the losses of the pairs, and normalises the sum."""
-        x = masking.at_temperature(scores, self.temperature)
+        x = masking.at_temperature(scores, mask, self.temperature)
         items = self._items(labels, x, mask, weights)
         total = pairs.sums_over_pairs(self._pair, items, self._pairing)
         return self._normalizer(total, self._terms(labels, mask), tf.shape(scores)[1])
@@ -88,7 +90,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         Lambda weights and ranks count as constants, as in the gradient.
         """
         x = tf.where(mask, scores, tf.zeros_like(scores))
-        x = masking.at_temperature(x, self.temperature)
+        x = masking.at_temperature(x, mask, self.temperature)
         items = self._items(labels, x, mask, weights)
         by_rank = pairs.curvatures(self._pair, items, self._pairing)
         if self.lambda_weight is not None:

@@ -34,6 +34,8 @@ class RelaxedLoss(ListwiseLoss):
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
     """
 
+    ignores_level = True
+
     @property
     @abc.abstractmethod
     def temperature(self) -> float:
@@ -49,9 +51,9 @@ class RelaxedLoss(ListwiseLoss):
         if not 0.0 <= low <= high <= 1.0:
             raise refusal("`link` must have its values in [0, 1]", link=self.link)
 
-    def ranks(self, scores: Tensor, among: Tensor) -> Tensor:
-        """Computes the soft rank of each item among the items `among` of its list."""
-        return relaxed_ranks(masking.at_temperature(scores, self.temperature), among, self.link)
+    def ranks(self, x: Tensor, among: Tensor) -> Tensor:
+        """Computes soft ranks among the items `among`, by scores over the temperature."""
+        return relaxed_ranks(x, among, self.link)
 
 
 class RelaxedMetricLoss(RelaxedLoss):
@@ -70,12 +72,13 @@ class RelaxedMetricLoss(RelaxedLoss):
 
     @abc.abstractmethod
     def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
-        """Computes the metric of each list, `[batch_size]`, at soft ranks."""
+        """Computes the metric of each list, `[batch_size]`; scores are over the temperature."""
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the weighted metric of each list."""
         weight = ranking.mean_weight(labels, mask, weights)
-        return -weight * self.metric(labels, scores, mask)
+        x = masking.at_temperature(scores, mask, self.temperature)
+        return -weight * self.metric(labels, x, mask)
 
 
 @register
@@ -401,11 +404,13 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
         2019](https://arxiv.org/abs/1903.08850).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the cross-entropies of the ranks of each list."""
-        logits, pairs = neural_sort(masking.centred(scores) / self.temperature, mask)
+        logits, pairs = neural_sort(masking.centred(scores, mask) / self.temperature, mask)
         targets = masking.softmax(neural_sort(labels, mask)[0], pairs)
         at_ranks = masking.cross_entropy(targets, logits, pairs)
         mean = masking.masked_mean(at_ranks, tf.reduce_any(pairs, axis=-1))
@@ -450,13 +455,15 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         https://arxiv.org/abs/2012.06731).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
     gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
     discount: Callable[[Tensor], Tensor] = ranking.log2_discount
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the DCG of the soft permutation by that of the best order."""
-        logits, pairs = neural_sort(masking.centred(scores) / self.temperature, mask)
+        logits, pairs = neural_sort(masking.centred(scores, mask) / self.temperature, mask)
         gains = ranking.relative_gains(self.gain, labels, mask)
         permutation = tf.nn.softmax(tf.where(pairs, logits, logits.dtype.min))
         soft = tf.linalg.matvec(permutation, gains)
@@ -511,6 +518,8 @@ class SoftRankLoss(ListwiseLoss):
         [Taylor et al., SoftRank: Optimizing Non-Smooth Rank Metrics, 2008](
         https://dl.acm.org/doi/10.1145/1341531.1341544).
     """
+
+    ignores_level = True
 
     sigma: Positive = 1.0
     k: Cutoff = None

@@ -55,6 +55,8 @@ class SoftmaxLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
     targets: Targets = BY_SHARES
     lambda_weight: SwapLambdaWeight | None = None
@@ -69,9 +71,10 @@ class SoftmaxLoss(ListwiseLoss):
         """Computes the cross-entropies by the operation that TensorFlow has for them."""
         if self.lambda_weight is not None or self.targets != BY_SHARES:
             return None
+        valid = tf.ones_like(scores, tf.bool)
         there = (classes >= 0) & (classes < tf.shape(scores)[1])
         values = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            tf.where(there, classes, 0), masking.at_temperature(scores, self.temperature)
+            tf.where(there, classes, 0), masking.logits(scores, valid, self.temperature)
         )
         return tf.where(there, values, 0.0)
 
@@ -80,9 +83,7 @@ class SoftmaxLoss(ListwiseLoss):
         if self.lambda_weight is not None:
             labels = self.lambda_weight.items(labels, scores, mask)
         targets = weights * self.targets(labels, mask)
-        return masking.cross_entropy(
-            targets, masking.at_temperature(scores, self.temperature), mask
-        )
+        return masking.cross_entropy(targets, masking.logits(scores, mask, self.temperature), mask)
 
 
 @register
@@ -180,6 +181,8 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         2022](https://arxiv.org/abs/2204.12511).
     """
 
+    ignores_level = True
+
     epsilon: Annotated[float, Range("at least -1", ge=-1.0)] = 1.0
     temperature: Positive = 1.0
     targets: Targets = BY_SHARES
@@ -190,7 +193,7 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the cross-entropy and the gap between the probabilities and 1."""
-        x = masking.at_temperature(scores, self.temperature)
+        x = masking.logits(scores, mask, self.temperature)
         targets = weights * self.targets(labels, mask)
         return masking.cross_entropy(targets, x, mask) + self.epsilon * _lacking(targets, x, mask)
 
@@ -252,6 +255,8 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
         https://arxiv.org/abs/2001.01828).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
     gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
 
@@ -261,7 +266,7 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
 
     def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the contrasts of each item with those less relevant."""
-        x = masking.at_temperature(scores, self.temperature)
+        x = masking.at_temperature(scores, mask, self.temperature)
         top, log_sum = label_order.log_sum_exp_below(x, labels, mask)
         return masking.masked_sum(self.gain(labels) * tf.math.softplus((top - x) + log_sum), mask)
 
@@ -320,12 +325,14 @@ class ListMLELoss(LabelOrderedLoss):
         of Cox's Likelihood Function for Censored Data, 1977](https://doi.org/10.2307/2286217).
     """
 
+    ignores_level = True
+
     position_weight: Callable[[Tensor], Tensor] | None = None
     temperature: Positive = 1.0
 
     def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the positions of each list."""
-        x = masking.at_temperature(scores, self.temperature)
+        x = masking.at_temperature(scores, mask, self.temperature)
         group = label_order.groups(labels, mask)
         positions = ranking.positions(x)
         first, behind = (tf.cast(place, x.dtype) for place in group)

@@ -46,6 +46,7 @@ def mean_over_relevant(
     exists = kth > -math.inf
     required = tf.where(exists, kth, 0.0) + margin * selection.k
     # required - scores, without the rounding of `required` to the dtype of the scores
+    scores = tf.where(mask, scores, 0.0)
     head = tf.cast(required, scores.dtype)
     rest = tf.cast(required - tf.cast(head, required.dtype), scores.dtype)
     missing = (head[:, tf.newaxis] - scores) + rest[:, tf.newaxis]
@@ -136,6 +137,7 @@ class _TopKLoss(ListwiseLoss):
     """A loss of the `k` best items of a list, or of the `k` most likely classes."""
 
     takes_minus_infinity = True
+    ignores_level = True
 
     k: Count
     margin: AtLeast0 = 1.0
@@ -181,14 +183,16 @@ class _TopKLoss(ListwiseLoss):
             return masking.masked_sum(scores, tf.zeros_like(scores, tf.bool))
         if labels.shape[1] == 1 and size != 1:
             return weights[:, 0] * self.of_classes(tf.cast(labels[:, 0], tf.int32), scores)
+        mask &= scores > -math.inf
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of one relevant item, which is equal in all forms."""
         valid = (classes >= 0) & (classes < tf.shape(scores)[1])
         kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, classes, -1))
-        valid &= kth > -math.inf
-        missing = self.margin + (tf.where(valid, kth, 0.0) - score) / self.k
+        valid &= (kth > -math.inf) & (score > -math.inf)
+        kth, score = (tf.where(valid, x, 0.0) for x in (kth, score))
+        missing = self.margin + (kth - score) / self.k
         return tf.cast(tf.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
 
 
@@ -370,6 +374,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
     temperature: Positive = 1.0
 
     takes_minus_infinity = True
+    ignores_level = True
 
     def __post_init__(self) -> None:
         if not len(self.k) or min(self.k) < 1:
@@ -391,7 +396,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
         if shares is None:
             shares = [1.0 / len(self.k)] * len(self.k)
         mask &= scores > -math.inf
-        scores = masking.at_temperature(tf.where(mask, scores, 0.0), self.temperature)
+        scores = masking.at_temperature(tf.where(mask, scores, 0.0), mask, self.temperature)
         logs = [
             math.log(share) + soft_topk.log_memberships(scores, k, mask)
             for k, share in zip(self.k, shares, strict=True)

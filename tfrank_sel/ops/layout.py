@@ -76,8 +76,10 @@ def in_blocks(
         batch_size = tf.shape(lists[0])[0]
         rows = tf.clip_by_value(batch_size, 1, rows)
 
+    missing = tf.maximum(-batch_size % rows, 1 - batch_size)  # a loop of no block has no shapes
+
     def split(y: Tensor) -> Tensor:
-        ends = [[0, -batch_size % rows]] + [[0, 0]] * (y.shape.rank - 1)
+        ends = [[0, missing]] + [[0, 0]] * (y.shape.rank - 1)
         blocks = tf.reshape(tf.pad(y, ends), [-1, rows, *tf.unstack(tf.shape(y)[1:])])
         blocks.set_shape([None, None, *y.shape[1:]])
         return blocks

@@ -11,27 +11,33 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 
-def centred(scores: Tensor, axis: int | None = -1) -> Tensor:
-    """Subtracts from each list its score farthest from 0, if all differences to it are exact.
+def centred(scores: Tensor, mask: Tensor, axis: int | None = -1) -> Tensor:
+    """Subtracts from each list its largest score, if all differences to it are exact.
 
     Formulas that do not change if a constant is added to a list then keep their digits far from 0,
-    and lose none near 0. Scores of padding are 0.
+    and lose none near 0: the result is the same.
 
     Args:
-        scores: Scores, `[..., list_size]`.
+        scores: Scores, `[..., list_size]`, 0 where masked.
+        mask: True for the valid items.
         axis: The axis of a list; `None` for one constant for all scores.
     """
-    high, low = (f(scores, axis, keepdims=True) for f in (tf.reduce_max, tf.reduce_min))
-    far = tf.where(high > -low, high, low)
-    # a difference to the larger of two numbers is exact if it can be undone
-    is_exact = tf.reduce_all((scores - far) + far == scores, axis, keepdims=True)
-    return scores - tf.stop_gradient(tf.where(is_exact, far, tf.zeros_like(far)))
+    top = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis, keepdims=True)
+    below = scores - top
+    # a difference is exact if each of the two numbers follows from it and the other
+    is_exact = (below + top == scores) & (scores - below == top)
+    is_exact = tf.reduce_all(is_exact, axis, keepdims=True)
+    return scores - tf.stop_gradient(tf.where(mask & is_exact, top, 0.0))
 
 
-def at_temperature(scores: Tensor, temperature: float) -> Tensor:
-    """Divides scores by a temperature, up to a constant of each list; padding is 0 before."""
-    is_exact = math.frexp(temperature)[0] == 0.5  # a power of 2
-    return (scores if is_exact else centred(scores)) / temperature
+def at_temperature(scores: Tensor, mask: Tensor, temperature: float) -> Tensor:
+    """Divides scores, which are 0 where masked, by a temperature; up to a constant of each list."""
+    return (scores if is_power_of_2(temperature) else centred(scores, mask)) / temperature
+
+
+def is_power_of_2(x: float) -> bool:
+    """Whether quotients by a number are not rounded."""
+    return math.frexp(x)[0] == 0.5
 
 
 def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
@@ -98,6 +104,17 @@ def log1p_sum_exp(x: Tensor, masses: Tensor, axis: int = -1) -> Tensor:
     top = tf.squeeze(top, axis)
     # if top = 0 this is log1p of the sum, otherwise the total is at least 1: nothing cancels
     return top + tf.math.log1p(tf.math.expm1(-top) + total)
+
+
+def logits(scores: Tensor, mask: Tensor, temperature: float) -> Tensor:
+    """Divides scores by a temperature, up to a constant of each list, for a softmax.
+
+    The differences to the largest score are rounded, as a softmax rounds them.
+    """
+    if is_power_of_2(temperature):
+        return scores / temperature
+    top = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=-1, keepdims=True)
+    return (scores - tf.stop_gradient(tf.where(mask, top, 0.0))) / temperature
 
 
 def cross_entropy(targets: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
