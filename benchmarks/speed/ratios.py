@@ -4,10 +4,10 @@
 
 Each ratio is the CPU time of ours over that of a measure from the same minutes: a default run over
 the import of TensorFlow; training on a stream of 200 shapes over that of keras-rs; loss and
-gradient as a plain graph, of known and of unknown sizes, over a fused softmax; a sweep of conjugate gradients over that of
-implicit; the last `make test` over the import. A ratio of more than 1.25 times the value in
-`ratios.json` is marked, and the status is 1. `--record` writes the values found. A peer that is not
-installed is left out, and named.
+gradient as a plain graph, of known and of unknown sizes, over a fused softmax; a sweep of conjugate
+gradients over that of implicit; the last `make test` over the import. A ratio of more than 1.25
+times the value in `ratios.json` is marked, and the status is 1. `--record` writes the values found.
+A peer that is not installed is left out, and named.
 """
 
 import argparse
