@@ -91,10 +91,17 @@ GROUPS: tuple[tuple[dict[str, Loss], Peer, Loss], ...] = (
 )
 
 
-def step_of(loss: Loss, y_true: tf.Tensor, y_pred: tf.Tensor, jit_compile: bool = True) -> Call:
-    """A call of the loss and its gradient."""
+def step_of(
+    loss: Loss,
+    y_true: tf.Tensor,
+    y_pred: tf.Tensor,
+    jit_compile: bool = True,
+    knows_sizes: bool = True,
+) -> Call:
+    """A call of the loss and its gradient, in a graph that knows the sizes or not."""
+    signature = None if knows_sizes else [tf.TensorSpec([None, None], y_pred.dtype)] * 2
 
-    @tf.function(jit_compile=jit_compile, autograph=False)
+    @tf.function(signature, jit_compile=jit_compile, autograph=False)
     def step(y_true: tf.Tensor, y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(y_pred)

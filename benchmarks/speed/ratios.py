@@ -4,10 +4,10 @@
 
 Each ratio is the CPU time of ours over that of a measure from the same minutes: a default run over
 the import of TensorFlow; training on a stream of 200 shapes over that of keras-rs; loss and
-gradient as a plain graph over a fused softmax; a sweep of conjugate gradients over that of
-implicit; the last `make test` over the import. A ratio of more than 1.25 times the value in
-`ratios.json` is marked, and the status is 1. `--record` writes the values found. A peer that is not
-installed is left out, and named.
+gradient as a plain graph, of known and of unknown sizes, over a fused softmax; a sweep of conjugate
+gradients over that of implicit; the last `make test` over the import. A ratio of more than 1.25
+times the value in `ratios.json` is marked, and the status is 1. `--record` writes the values found.
+A peer that is not installed is left out, and named.
 """
 
 import argparse
@@ -98,9 +98,14 @@ def steps() -> Iterator[Found]:
         name = type(loss).__name__
         if getattr(loss, "link", None) is not None:
             name += f"({type(loss.link).__name__})"
-        step = step_of(loss, y_true, y_pred, jit_compile=False)
-        taken = timings({"ours": step, "floor": floor}, rounds=15)
-        yield f"step, {name} / fused softmax", taken["ours"].seconds / taken["floor"].seconds
+        calls = {
+            knows_sizes: step_of(loss, y_true, y_pred, False, knows_sizes)
+            for knows_sizes in (True, False)
+        }
+        taken = timings({**calls, "floor": floor}, rounds=15)
+        for knows_sizes, suffix in ((True, ""), (False, ", unknown sizes")):
+            ratio = taken[knows_sizes].seconds / taken["floor"].seconds
+            yield f"step, {name}{suffix} / fused softmax", ratio
 
 
 def als() -> Iterator[Found]:

@@ -267,3 +267,24 @@ def test_another_number_of_classes_than_of_weights_is_refused() -> None:
     loss = losses.NWayPairwiseLoss(class_weights=[1.0, 2.0])
     with pytest.raises(ValueError, match=r"class_weights=\[1.0, 2.0\], y_pred.shape=\(1, 4, 3\)"):
         loss(np.zeros([1, 4, 3]), np.zeros([1, 4, 3]))
+
+
+@pytest.mark.parametrize("list_size", [0, 3, 40])
+def test_soft_rank_is_the_same_if_the_graph_does_not_know_the_list_size(list_size: int) -> None:
+    labels, scores = RNG.integers(0, 4, (3, list_size)), RNG.normal(size=(3, list_size))
+    fields = [tf.constant(x, tf.float32) for x in (labels, scores)]
+    found = []
+    for size in (list_size, None):
+        spec = tf.TensorSpec([None, size])
+        loss = tf.function(losses.SoftRankLoss(), [spec, spec], autograph=False)
+        with tf.GradientTape() as tape:
+            tape.watch(fields[1])
+            value = loss(*fields)
+        found.append((value, tape.gradient(value, fields[1])))
+    for known, unknown in zip(*found, strict=True):
+        np.testing.assert_allclose(unknown, known, rtol=1e-5, atol=1e-7)
+
+
+def test_direct_ap_takes_lists_without_items_after_others() -> None:
+    loss = losses.DirectAPLoss()
+    assert [float(loss(tf.ones([2, n]), tf.zeros([2, n]))) for n in (4, 7, 0, 3)] == [0.0] * 4

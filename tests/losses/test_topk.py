@@ -213,3 +213,25 @@ def test_an_item_with_score_minus_infinity_has_no_part_in_a_cross_entropy() -> N
     gradient = tape.gradient(value, scores).numpy()
     assert np.all(np.isfinite(gradient))
     assert not np.any(gradient[0, [1, 4]])
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.SmoothTopKLoss(2),
+        losses.TopKHingeLoss(1, form=losses.recall_structured),
+        losses.TopKCrossEntropyLoss([1, 2], probabilities=np.array([0.5, 0.5])),
+    ],
+    ids=lambda loss: type(loss).__name__,
+)
+def test_a_score_of_minus_infinity_excludes_a_relevant_item_too(loss) -> None:
+    scores = tf.constant([[-np.inf, 1.0, 2.0, 0.5, 3.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        value = loss(tf.constant([[1.0, 0.0, 0.0, 1.0, 0.0]]), scores)
+    padded = loss(tf.constant([[-1.0, 0.0, 0.0, 1.0, 0.0]]), tf.nn.relu(scores))
+    np.testing.assert_allclose(value, padded)
+    assert np.isfinite(tape.gradient(value, scores)).all()
+    assert float(loss(tf.constant([0]), scores)) == 0.0
+    items = tf.constant([[1.0], [np.nan], [2.0], [3.0]])
+    assert np.isnan(losses.CatalogueLoss(loss, lambda: items)(tf.constant([0]), tf.ones([1, 1])))

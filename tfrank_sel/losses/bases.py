@@ -115,8 +115,15 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
 
     reduction: str | None = field(default="sum_over_batch_size", kw_only=True)
 
-    takes_minus_infinity: ClassVar[bool] = False  # True if an item with that score is excluded
-    weighs_others: ClassVar[bool] = False  # True if the weight of an irrelevant item counts
+    # True if the weight of an irrelevant item counts
+    weighs_others: ClassVar[bool] = False
+    # True if the formula ignores a constant that is added to all scores of a list
+    ignores_level: ClassVar[bool] = False
+
+    @property
+    def takes_minus_infinity(self) -> bool:
+        """Whether an item with that score is excluded."""
+        return False
 
     @property
     def has_class_form(self) -> bool:
@@ -191,21 +198,22 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
             lambda: tf.pad(tf.where(is_valid[:, tf.newaxis], scores, 0.0), missing),
         )
         scores = tf.ensure_shape(scores, known)
-        values = self.of_classes(classes, scores) * self._one_or_nan(scores)
+        values = self.nan_unless_held(self.of_classes(classes, scores), scores)
         return tf.where(is_valid, values, 0.0)
 
     def or_nan(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-        """Computes `per_list`, but NaN for a list with a valid item of score NaN or infinity.
+        """Computes `per_list`, but NaN for a list with a valid item of score NaN or infinity."""
+        return self.nan_unless_held(self.per_list(labels, scores, mask, weights), scores)
+
+    def nan_unless_held(self, values: Tensor, scores: Tensor) -> Tensor:
+        """Makes the values of lists NaN that have a score of NaN or infinity.
 
         The formula could return a number for such scores: every comparison with NaN is False, and
         an infinite score can have a finite loss with an infinite gradient.
         """
-        return self.per_list(labels, scores, mask, weights) * self._one_or_nan(scores)
-
-    def _one_or_nan(self, scores: Tensor) -> Tensor:
         is_held = scores < math.inf if self.takes_minus_infinity else tf.math.is_finite(scores)
         is_held = tf.reduce_all(is_held, axis=list(range(1, len(scores.shape))))
-        return tf.where(is_held, tf.ones([], scores.dtype), math.nan)
+        return values * tf.where(is_held, tf.ones([], values.dtype), math.nan)
 
 
 class LabelOrderedLoss(ListwiseLoss):

@@ -196,7 +196,8 @@ class NWayLoss(ListwiseLoss):
         batch = super().batch_of(rows, items, sample_weight, dtype)
         mask = batch.mask[..., tf.newaxis]
         return batch._replace(
-            labels=tf.where(mask, labels, 0.0), scores=tf.where(mask, scores, 0.0)
+            labels=tf.where(mask, labels, 0.0),
+            scores=masking.centred(tf.where(mask, scores, 0.0), mask),
         )
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:

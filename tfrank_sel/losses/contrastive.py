@@ -11,7 +11,7 @@ from tensorflow import Tensor
 from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
-from tfrank_sel.ops import masking
+from tfrank_sel.ops import masking, one_class
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
@@ -52,7 +52,15 @@ class InfoNCELoss(ListwiseLoss):
         https://arxiv.org/abs/1807.03748).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
+
+    has_class_form = True
+
+    def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
+        """Computes the loss of one positive item, a cross-entropy."""
+        return one_class.cross_entropy(classes, one_class.logits(scores, self.temperature))
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the positives of each list."""
@@ -158,17 +166,21 @@ class InBatchInfoNCELoss(ListwiseLoss):
             return batch
         # `per_list` divides by the temperature, which is not to divide log q
         log_q = tf.gather(tf.constant(self.log_q, dtype), tf.cast(identities, tf.int64))
-        scores = tf.where(batch.mask, batch.scores - self.temperature * log_q, 0.0)
+        scores = masking.centred(batch.scores, batch.mask, None if self.symmetric else -1)
+        scores = tf.where(batch.mask, scores - self.temperature * log_q, 0.0)
         return batch._replace(scores=scores)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the loss of each pair."""
-        x, targets = scores / self.temperature, weights * labels
-        rows = masking.cross_entropy(targets, x, mask)
+
+        def entropies(targets: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
+            x = masking.logits(scores, mask, self.temperature)
+            return masking.cross_entropy(targets, x, mask)
+
+        fields = weights * labels, scores, mask
         if not self.symmetric:
-            return rows
-        columns = (tf.transpose(of_items) for of_items in (targets, x, mask))
-        return 0.5 * (rows + masking.cross_entropy(*columns))
+            return entropies(*fields)
+        return 0.5 * (entropies(*fields) + entropies(*map(tf.transpose, fields)))
 
 
 def mutual_information_bound(loss: Tensor, num_candidates: int) -> Tensor:

@@ -55,6 +55,8 @@ class DirectAPLoss(ListwiseLoss):
         https://arxiv.org/abs/1511.06411).
     """
 
+    ignores_level = True
+
     epsilon: float = 1.0
 
     def __post_init__(self) -> None:
@@ -171,8 +173,9 @@ def best_interleaving(values: Tensor, num_rows: Tensor) -> Tensor:
 
     none_placed = tf.zeros([tf.shape(values)[0], size + 1], values.dtype)
     none_placed = tf.where(counts == 0, none_placed, -math.inf)
-    placed = tf.TensorArray(tf.bool, size=size, element_shape=none_placed.shape)
-    state = (tf.constant(0), none_placed, placed)
+    placed = tf.TensorArray(tf.bool, size=tf.maximum(size, 1), element_shape=none_placed.shape)
+    # so that there is one of known shape, also for lists of size 0
+    state = (tf.constant(0), none_placed, placed.write(0, none_placed > 0.0))
     choices = tf.while_loop(lambda t, *_: t < size, place, state)[2].stack()
     state = (size - 1, num_rows, tf.zeros_like(values[:, :, 0], tf.int32))
     return tf.while_loop(lambda t, *_: t >= 0, trace, state)[2]

@@ -72,9 +72,9 @@ class CoupledRankDistilLoss(SampledLoss):
 
     def _of_order(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the loss of one order, that of the list."""
-        x = scores / self.temperature
+        x = masking.at_temperature(scores, mask, self.temperature)
         top, total = (part[:, :-1] for part in label_order.sum_exp_behind(x, mask))
-        costs = top + tf.math.log(tf.where(mask, total, 1.0)) - x
+        costs = (top - x) + tf.math.log(tf.where(mask, total, 1.0))
         counted = mask if self.k is None else mask & (ranking.positions(x) <= float(self.k))
         return ranking.mean_weight(labels, mask, weights) * masking.masked_sum(costs, counted)
 
@@ -99,7 +99,8 @@ class RankErrorLoss(RelaxedLoss):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Compares the ranks of each list."""
         ranks = label_order.mean_ranks(labels, mask)
-        errors = self.ranks(scores, mask) - ranks
+        x = masking.at_temperature(scores, mask, self.temperature)
+        errors = self.ranks(x, mask) - ranks
         return self.distance(weights * errors**2, ranks, mask)
 
 

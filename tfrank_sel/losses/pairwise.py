@@ -54,6 +54,8 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         TypeError: If `lambda_weight` is not a `lambdas.LambdaWeight`.
     """
 
+    ignores_level = True
+
     lambda_weight: LambdaWeight | None = None
     temperature: Positive = 1.0
     normalizer: Normalizer | None = None
@@ -77,7 +79,8 @@ class PairwiseLoss(Normalized, ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the losses of the pairs, and normalises the sum."""
-        items = self._items(labels, scores / self.temperature, mask, weights)
+        x = masking.at_temperature(scores, mask, self.temperature)
+        items = self._items(labels, x, mask, weights)
         total = pairs.sums_over_pairs(self._pair, items, self._pairing)
         return self._normalizer(total, self._terms(labels, mask), tf.shape(scores)[1])
 
@@ -86,7 +89,8 @@ class PairwiseLoss(Normalized, ListwiseLoss):
 
         Lambda weights and ranks count as constants, as in the gradient.
         """
-        x = tf.where(mask, scores, tf.zeros_like(scores)) / self.temperature
+        x = tf.where(mask, scores, tf.zeros_like(scores))
+        x = masking.at_temperature(x, mask, self.temperature)
         items = self._items(labels, x, mask, weights)
         by_rank = pairs.curvatures(self._pair, items, self._pairing)
         if self.lambda_weight is not None:
@@ -497,7 +501,7 @@ class CircleLoss(LabelOrderedLoss):
         above = self.gamma * tf.stop_gradient(tf.nn.relu(1.0 + m - s)) * (1.0 - m - s)
         below = self.gamma * tf.stop_gradient(tf.nn.relu(s + m)) * (s - m)
         # sum_ij exp(a_i + b_j) = sum_i exp(a_i) * sum_(j below i) exp(b_j): no matrix of pairs
-        x = above + label_order.log_sum_exp_below(below, labels, mask)
+        x = above + tf.add(*label_order.log_sum_exp_below(below, labels, mask))
         has_pair = tf.cast(mask & (x > x.dtype.min), x.dtype)
         return masking.log1p_sum_exp(x, has_pair)
 

@@ -1,6 +1,7 @@
 """Losses of soft ranks and soft permutations: differentiable ranking metrics."""
 
 import abc
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ from tfrank_sel.serialization import register
 
 SIGMOID = Sigmoid()
 _SMOOTH = (ranking.log2_discount, ranking.inverse_discount)  # few powers equal each of them
+SHORTEST, LONGEST = 32, 400  # numbers of ranks: 8 powers for lists of up to 32, 16 for up to 400
 
 
 class RelaxedLoss(ListwiseLoss):
@@ -32,6 +34,8 @@ class RelaxedLoss(ListwiseLoss):
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
     """
 
+    ignores_level = True
+
     @property
     @abc.abstractmethod
     def temperature(self) -> float:
@@ -47,9 +51,9 @@ class RelaxedLoss(ListwiseLoss):
         if not 0.0 <= low <= high <= 1.0:
             raise refusal("`link` must have its values in [0, 1]", link=self.link)
 
-    def ranks(self, scores: Tensor, among: Tensor) -> Tensor:
-        """Computes the soft rank of each item among the items `among` of its list."""
-        return relaxed_ranks(scores / self.temperature, among, self.link)
+    def ranks(self, x: Tensor, among: Tensor) -> Tensor:
+        """Computes soft ranks among the items `among`, by scores over the temperature."""
+        return relaxed_ranks(x, among, self.link)
 
 
 class RelaxedMetricLoss(RelaxedLoss):
@@ -68,12 +72,13 @@ class RelaxedMetricLoss(RelaxedLoss):
 
     @abc.abstractmethod
     def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
-        """Computes the metric of each list, `[batch_size]`, at soft ranks."""
+        """Computes the metric of each list, `[batch_size]`; scores are over the temperature."""
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the weighted metric of each list."""
         weight = ranking.mean_weight(labels, mask, weights)
-        return -weight * self.metric(labels, scores, mask)
+        x = masking.at_temperature(scores, mask, self.temperature)
+        return -weight * self.metric(labels, x, mask)
 
 
 @register
@@ -399,11 +404,13 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
         2019](https://arxiv.org/abs/1903.08850).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the cross-entropies of the ranks of each list."""
-        logits, pairs = neural_sort(scores / self.temperature, mask)
+        logits, pairs = neural_sort(masking.centred(scores, mask) / self.temperature, mask)
         targets = masking.softmax(neural_sort(labels, mask)[0], pairs)
         at_ranks = masking.cross_entropy(targets, logits, pairs)
         mean = masking.masked_mean(at_ranks, tf.reduce_any(pairs, axis=-1))
@@ -448,13 +455,15 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         https://arxiv.org/abs/2012.06731).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
     gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
     discount: Callable[[Tensor], Tensor] = ranking.log2_discount
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the DCG of the soft permutation by that of the best order."""
-        logits, pairs = neural_sort(scores / self.temperature, mask)
+        logits, pairs = neural_sort(masking.centred(scores, mask) / self.temperature, mask)
         gains = ranking.relative_gains(self.gain, labels, mask)
         permutation = tf.nn.softmax(tf.where(pairs, logits, logits.dtype.min))
         soft = tf.linalg.matvec(permutation, gains)
@@ -485,7 +494,8 @@ class SoftRankLoss(ListwiseLoss):
     NDCG, and its gradient vanishes.
 
     The time is cubic in the list size, the memory quadratic. In float32, without `k` and with the
-    default discount or `1 / r`, lists of a known size from about 30 items on take quadratic time.
+    default discount or `1 / r`, lists of up to 400 items, and many longer ones whose size the graph
+    knows, take quadratic time, and the memory of a few lists.
 
     Args:
         sigma: Standard deviation of the noise of each score; positive.
@@ -509,6 +519,8 @@ class SoftRankLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/1341531.1341544).
     """
 
+    ignores_level = True
+
     sigma: Positive = 1.0
     k: Cutoff = None
     gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
@@ -521,14 +533,29 @@ class SoftRankLoss(ListwiseLoss):
         discounts = self.discount(ranks)
         if self.k is not None:
             discounts = tf.where(ranks <= float(self.k), discounts, 0.0)
-        size, powers = scores.shape[1], None
-        if size and self.k is None and self.discount in _SMOOTH and scores.dtype == tf.float32:
-            powers = soft_ranks.powers_of(self.discount, size)
-        expected = soft_ranks.expected_discounts(scores, mask, self.sigma, discounts, powers)
+        expected = self._expected(scores, mask, discounts)
         [best] = ranking.sort_by(gains, gains, mask=mask)
         ideal = tf.reduce_sum(best * discounts, axis=-1)
         lacking = ideal - tf.reduce_sum(gains * expected, axis=-1)
         return tf.math.divide_no_nan(lacking, ideal)
+
+    def _expected(self, scores: Tensor, mask: Tensor, discounts: Tensor) -> Tensor:
+        """Computes the expected discount of each item, in quadratic time if powers equal it."""
+        exactly = functools.partial(
+            soft_ranks.expected_discounts, scores, mask, self.sigma, discounts
+        )
+        if self.k is not None or self.discount not in _SMOOTH or scores.dtype != tf.float32:
+            return exactly()
+        size = scores.shape[1]
+        # the powers of many ranks equal the discounts of fewer, too, but there are more of them
+        most = LONGEST if size is None else max(size, SHORTEST)
+        powers = soft_ranks.powers_of(self.discount, most)
+        if powers is None:
+            return exactly()
+        by_powers = functools.partial(soft_ranks.expected_powers, scores, mask, self.sigma, powers)
+        if size is not None:
+            return by_powers()
+        return tf.cond(tf.shape(scores)[1] <= LONGEST, by_powers, exactly)
 
 
 def relaxed_ranks(x: Tensor, among: Tensor, link: Link) -> Tensor:

@@ -13,6 +13,7 @@ from tfrank_sel.arguments import Count, Positive
 from tfrank_sel.compilation import Formula
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
 
@@ -129,6 +130,11 @@ class GumbelLoss(SampledLoss):
     temperature: Positive = 1.0
     seed: int | None = None
 
+    @property
+    def takes_minus_infinity(self) -> bool:
+        """As of the loss."""
+        return self.loss.takes_minus_infinity
+
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras as the loss does."""
         return self.loss.batch_of(y_true, y_pred, sample_weight, dtype)
@@ -137,6 +143,8 @@ class GumbelLoss(SampledLoss):
         self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor, noise: Tensor
     ) -> Tensor:
         """Averages the loss over the samples of each list."""
+        if self.loss.ignores_level:  # so that the sum with the noise keeps the digits of both
+            scores = masking.centred(scores, mask)
         labels, scores, mask, weights = self.samples_of(labels, scores, mask, weights)
         noisy = (scores + tf.reshape(noise, tf.shape(scores))) / self.temperature
         return self.mean_of(self.loss.checked(labels, noisy, mask, weights))

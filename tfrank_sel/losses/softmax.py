@@ -55,6 +55,8 @@ class SoftmaxLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
     targets: Targets = BY_SHARES
     lambda_weight: SwapLambdaWeight | None = None
@@ -71,15 +73,14 @@ class SoftmaxLoss(ListwiseLoss):
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the cross-entropy of each class."""
-        is_divided = self.temperature != 1.0
-        return one_class.cross_entropy(classes, scores / self.temperature if is_divided else scores)
+        return one_class.cross_entropy(classes, one_class.logits(scores, self.temperature))
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""
         if self.lambda_weight is not None:
             labels = self.lambda_weight.items(labels, scores, mask)
         targets = weights * self.targets(labels, mask)
-        return masking.cross_entropy(targets, scores / self.temperature, mask)
+        return masking.cross_entropy(targets, masking.logits(scores, mask, self.temperature), mask)
 
 
 @register
@@ -177,6 +178,8 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         2022](https://arxiv.org/abs/2204.12511).
     """
 
+    ignores_level = True
+
     epsilon: Annotated[float, Range("at least -1", ge=-1.0)] = 1.0
     temperature: Positive = 1.0
     targets: Targets = BY_SHARES
@@ -187,7 +190,8 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the cross-entropy and the gap between the probabilities and 1."""
-        x, targets = scores / self.temperature, weights * self.targets(labels, mask)
+        x = masking.logits(scores, mask, self.temperature)
+        targets = weights * self.targets(labels, mask)
         return masking.cross_entropy(targets, x, mask) + self.epsilon * _lacking(targets, x, mask)
 
 
@@ -248,6 +252,8 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
         https://arxiv.org/abs/2001.01828).
     """
 
+    ignores_level = True
+
     temperature: Positive = 1.0
     gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
 
@@ -257,9 +263,9 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
 
     def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the contrasts of each item with those less relevant."""
-        x = scores / self.temperature
-        below = label_order.log_sum_exp_below(x, labels, mask)
-        return masking.masked_sum(self.gain(labels) * tf.math.softplus(below - x), mask)
+        x = masking.at_temperature(scores, mask, self.temperature)
+        top, log_sum = label_order.log_sum_exp_below(x, labels, mask)
+        return masking.masked_sum(self.gain(labels) * tf.math.softplus((top - x) + log_sum), mask)
 
 
 @register
@@ -316,12 +322,15 @@ class ListMLELoss(LabelOrderedLoss):
         of Cox's Likelihood Function for Censored Data, 1977](https://doi.org/10.2307/2286217).
     """
 
+    ignores_level = True
+
     position_weight: Callable[[Tensor], Tensor] | None = None
     temperature: Positive = 1.0
 
     def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the positions of each list."""
-        x, group = scores / self.temperature, label_order.groups(labels, mask)
+        x = masking.at_temperature(scores, mask, self.temperature)
+        group = label_order.groups(labels, mask)
         positions = ranking.positions(x)
         first, behind = (tf.cast(place, x.dtype) for place in group)
         passed = (positions - 1.0 - first) / (behind - first)
@@ -336,4 +345,4 @@ class ListMLELoss(LabelOrderedLoss):
         up_to = tf.pad(tf.cumsum(c, axis=-1), [[0, 0], [1, 0]])
         # tied items have the mean score, so each has the mean weight of the positions of its group
         share = label_order.at(up_to, group.behind) - label_order.at(up_to, group.first)
-        return masking.masked_sum(c * (top + log_left) - share / (behind - first) * x, mask)
+        return masking.masked_sum(c * log_left + share / (behind - first) * (top - x), mask)

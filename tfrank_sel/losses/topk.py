@@ -45,6 +45,7 @@ def mean_over_relevant(
     exists = kth > -math.inf
     required = tf.where(exists, kth, 0.0) + margin * selection.k
     # required - scores, without the rounding of `required` to the dtype of the scores
+    scores = tf.where(mask, scores, 0.0)
     head = tf.cast(required, scores.dtype)
     rest = tf.cast(required - tf.cast(head, required.dtype), scores.dtype)
     missing = (head[:, tf.newaxis] - scores) + rest[:, tf.newaxis]
@@ -136,6 +137,7 @@ class _TopKLoss(ListwiseLoss):
 
     takes_any_index = True
     takes_minus_infinity = True
+    ignores_level = True
 
     k: Count
     margin: AtLeast0 = 1.0
@@ -163,14 +165,16 @@ class _TopKLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the loss of each list."""
+        mask &= scores > -math.inf
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of one relevant item, which is equal in all forms."""
         valid = (classes >= 0) & (classes < tf.shape(scores)[1])
         kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, classes, -1))
-        valid &= kth > -math.inf
-        missing = self.margin + (tf.where(valid, kth, 0.0) - score) / self.k
+        valid &= (kth > -math.inf) & (score > -math.inf)
+        kth, score = (tf.where(valid, x, 0.0) for x in (kth, score))
+        missing = self.margin + (kth - score) / self.k
         return tf.cast(tf.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
 
 
@@ -340,6 +344,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
     temperature: Positive = 1.0
 
     takes_minus_infinity = True
+    ignores_level = True
 
     def __post_init__(self) -> None:
         if not len(self.k) or min(self.k) < 1:
@@ -360,7 +365,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the relevant items of each list, weighted by their labels."""
         mask &= scores > -math.inf
-        scores = tf.where(mask, scores, 0.0) / self.temperature
+        scores = masking.at_temperature(tf.where(mask, scores, 0.0), mask, self.temperature)
         losses = self._of_each_k(lambda k: soft_topk.log_memberships(scores, k, mask))
         return mean_by_label(weights * losses, labels, mask)
 
@@ -368,8 +373,8 @@ class TopKCrossEntropyLoss(ListwiseLoss):
         """Computes the loss of each class."""
         own = one_class.scores_of(classes, scores)
         is_there = one_class.are_there(classes, scores) & (own > -math.inf)
-        scores /= self.temperature
-        losses = self._of_each_k(lambda k: soft_topk.log_memberships_of(classes, scores, k))
+        x = one_class.logits(scores, self.temperature)
+        losses = self._of_each_k(lambda k: soft_topk.log_memberships_of(classes, x, k))
         return tf.where(is_there, losses, 0.0)
 
     def _of_each_k(self, log_memberships: Callable[[int], Tensor]) -> Tensor:

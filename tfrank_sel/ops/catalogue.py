@@ -1,6 +1,5 @@
 """The best items of a whole catalogue, by parts of it."""
 
-import math
 from typing import Any
 
 import tensorflow as tf
@@ -38,24 +37,25 @@ def _size(x: Tensor, axis: int) -> Any:
 def _first(states: Tensor, vectors: Tensor, k: Any) -> tuple[Tensor, Tensor]:
     """The `k` best of all items."""
     num_items, num_factors = vectors.shape[0] - 1, vectors.shape[1]
-    width = min(ITEMS_AT_ONCE, num_items)
-    size = math.gcd(width, GROUP)
-    count = width // size
-    count = min(count, k) if isinstance(k, int) else tf.minimum(count, k)
+    groups = -(-min(ITEMS_AT_ONCE, num_items) // GROUP)
+    width = groups * GROUP
+    vectors = tf.pad(vectors, [[0, max(width - num_items, 0)], [0, 0]])
+    last = vectors.shape[0] - width
+    count = min(groups, k) if isinstance(k, int) else tf.minimum(groups, k)
 
     def step(first: Tensor, numbers: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
-        start = tf.minimum(first, num_items + 1 - width)  # the last part overlaps
+        start = tf.minimum(first, last)  # the last part overlaps
         part = start + tf.range(width)
         of_part = tf.slice(vectors, [start, 0], [width, num_factors])
         logits = tf.matmul(states, of_part, transpose_b=True)
-        logits = tf.where(part >= first, logits, tf.float32.min)
+        logits = tf.where((part >= first) & (part <= num_items), logits, tf.float32.min)
         # the best are in the groups of the largest maxima, which are found in less time
-        groups = tf.reshape(logits, [-1, width // size, size])
-        _, best = tf.math.top_k(tf.reduce_max(groups, axis=2), count)
+        grouped = tf.reshape(logits, [-1, groups, GROUP])
+        _, best = tf.math.top_k(tf.reduce_max(grouped, axis=2), count)
         best = tf.sort(best, axis=1)  # equal scores keep the order of the items
-        part = tf.gather(tf.reshape(part, [-1, size]), best)
-        logits = tf.gather(groups, best, batch_dims=1)
-        part, logits = (tf.reshape(x, [-1, count * size]) for x in (part, logits))
+        part = tf.gather(tf.reshape(part, [-1, GROUP]), best)
+        logits = tf.gather(grouped, best, batch_dims=1)
+        part, logits = (tf.reshape(x, [-1, count * GROUP]) for x in (part, logits))
         scores, places = tf.math.top_k(tf.concat([scores, logits], axis=1), k)
         numbers = tf.gather(tf.concat([numbers, part], axis=1), places, batch_dims=1)
         return first + width, numbers, scores

@@ -117,12 +117,16 @@ def sum_exp_behind(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return tf.pad(top, behind_all, constant_values=least), tf.pad(total, behind_all)
 
 
-def log_sum_exp_below(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Computes `log sum_j exp(x_j)` over the items of lower labels than each; -inf for none."""
+def log_sum_exp_below(x: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes `log sum_j exp(x_j)` over the items of lower labels than each, in two terms.
+
+    The first is the largest `x_j`, -inf for none. Their sum is rounded if it is far from 0.
+    """
     behind = groups(labels, mask).behind
     top, total = (at(part, behind) for part in sum_exp_behind(x, mask))
     some = total > 0.0
-    return tf.where(some, top + tf.math.log(tf.where(some, total, tf.ones_like(total))), -math.inf)
+    log_sum = tf.math.log(tf.where(some, total, tf.ones_like(total)))
+    return tf.where(some, top, tf.constant(-math.inf, x.dtype)), log_sum
 
 
 def at(x: Tensor, indices: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ trace one for the CPU of a machine with a GPU.
 import contextlib
 import contextvars
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 _TERMS_ON_CPU = 2**15  # what operations leave in a cache is there for the next
 _TERMS_ON_GPU = 2**24  # 64 MiB of float32, in each of a few arrays if XLA does not fuse them
@@ -48,6 +49,50 @@ def at_once(shape: tf.TensorShape, each: int | None) -> bool:
     if list_size is None or each is None:
         return False
     return (LISTS if batch_size is None else batch_size) * list_size * each <= terms()
+
+
+def in_blocks(
+    function: Callable[..., tuple[Tensor, ...]],
+    *lists: Tensor,
+    rows: int | Tensor,
+    to: list[tf.TensorSpec],
+) -> tuple[Tensor, ...]:
+    """Calls a function of the lists of a batch on blocks of them.
+
+    Args:
+        function: Maps a block of each argument to tensors.
+        *lists: Arguments per list, the first of them `[batch_size, list_size]`.
+        rows: Maximum number of lists in a block.
+        to: Each result of the function, of any number of lists.
+
+    Returns:
+        The results for the whole batch.
+    """
+    batch_size, list_size = lists[0].shape
+    known = LISTS if batch_size is None and is_wide() and list_size is not None else batch_size
+    if isinstance(rows, int) and known is not None and known <= rows:
+        return function(*lists)
+    if batch_size is None:
+        batch_size = tf.shape(lists[0])[0]
+        rows = tf.clip_by_value(batch_size, 1, rows)
+
+    missing = tf.maximum(-batch_size % rows, 1 - batch_size)  # a loop of no block has no shapes
+
+    def split(y: Tensor) -> Tensor:
+        ends = [[0, missing]] + [[0, 0]] * (y.shape.rank - 1)
+        blocks = tf.reshape(tf.pad(y, ends), [-1, rows, *tf.unstack(tf.shape(y)[1:])])
+        blocks.set_shape([None, None, *y.shape[1:]])
+        return blocks
+
+    results = tf.map_fn(
+        lambda block: function(*block), tuple(map(split, lists)), fn_output_signature=tuple(to)
+    )
+    return tuple(
+        tf.ensure_shape(
+            tf.reshape(y, tf.concat([[-1], tf.shape(y)[2:]], 0))[:batch_size], spec.shape
+        )
+        for y, spec in zip(results, to, strict=True)
+    )
 
 
 @contextlib.contextmanager

@@ -5,8 +5,39 @@ without a valid item reduces to zero, never to NaN, and so does its gradient. Th
 slots, including NaN and infinity, have no effect.
 """
 
+import math
+
 import tensorflow as tf
 from tensorflow import Tensor
+
+
+def centred(scores: Tensor, mask: Tensor, axis: int | None = -1) -> Tensor:
+    """Subtracts from each list its largest score, if all differences to it are exact.
+
+    Formulas that do not change if a constant is added to a list then keep their digits far from 0,
+    and lose none near 0: the result is the same.
+
+    Args:
+        scores: Scores, `[..., list_size]`, 0 where masked.
+        mask: True for the valid items.
+        axis: The axis of a list; `None` for one constant for all scores.
+    """
+    top = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis, keepdims=True)
+    below = scores - top
+    # a difference is exact if each of the two numbers follows from it and the other
+    is_exact = (below + top == scores) & (scores - below == top)
+    is_exact = tf.reduce_all(is_exact, axis, keepdims=True)
+    return scores - tf.stop_gradient(tf.where(mask & is_exact, top, 0.0))
+
+
+def at_temperature(scores: Tensor, mask: Tensor, temperature: float) -> Tensor:
+    """Divides scores, which are 0 where masked, by a temperature; up to a constant of each list."""
+    return (scores if is_power_of_2(temperature) else centred(scores, mask)) / temperature
+
+
+def is_power_of_2(x: float) -> bool:
+    """Whether quotients by a number are not rounded."""
+    return math.frexp(x)[0] == 0.5
 
 
 def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
@@ -73,6 +104,17 @@ def log1p_sum_exp(x: Tensor, masses: Tensor, axis: int = -1) -> Tensor:
     top = tf.squeeze(top, axis)
     # if top = 0 this is log1p of the sum, otherwise the total is at least 1: nothing cancels
     return top + tf.math.log1p(tf.math.expm1(-top) + total)
+
+
+def logits(scores: Tensor, mask: Tensor, temperature: float) -> Tensor:
+    """Divides scores by a temperature, up to a constant of each list, for a softmax.
+
+    The differences to the largest score are rounded, as a softmax rounds them.
+    """
+    if is_power_of_2(temperature):
+        return scores / temperature
+    top = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=-1, keepdims=True)
+    return (scores - tf.stop_gradient(tf.where(mask, top, 0.0))) / temperature
 
 
 def cross_entropy(targets: Tensor, logits: Tensor, mask: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.ops import ranking
+from tfrank_sel.ops import layout, ranking
 
 _MOST_STEPS = 31  # of doubling, up to the longest list
 _WINDOW = 256  # ranks from which the bases of powers are found
@@ -197,20 +197,17 @@ def powers_of(discount: Callable[[Tensor], Tensor], size: int) -> Powers | None:
     return None
 
 
-def expected_discounts(
-    scores: Tensor, mask: Tensor, sigma: float, discounts: Tensor, powers: Powers | None = None
-) -> Tensor:
+def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Tensor) -> Tensor:
     """Computes the expected discount of each item, for scores with Gaussian noise.
 
-    Without powers, its gradient needs the rank distribution of each item without each other item.
-    This is computed by removing the other item again, without storing intermediate results.
+    Its gradient needs the rank distribution of each item without each other item. This is computed
+    by removing the other item again, without storing intermediate results.
 
     Args:
         scores: Mean score of each item, `[batch_size, list_size]`.
         mask: True for the valid items.
         sigma: Standard deviation of each score.
         discounts: Discount of each rank, `[list_size]`.
-        powers: The discounts as `powers_of` finds them, to use instead.
 
     Returns:
         The expectation for each item, `[batch_size, list_size]`, differentiable in the scores.
@@ -219,25 +216,53 @@ def expected_discounts(
     @tf.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
-            x = _differences(scores) / (2.0 * sigma)
-            # the derivative of `ahead` in s_i - s_j
-            density = tf.exp(-tf.square(x)) / (2.0 * sigma * math.sqrt(math.pi))
-            if powers is None:
-                steps = _discount_steps(p, ahead, behind, discounts)
-            else:
-                steps = _steps_of_powers(powers, p, ahead, behind)
-            slope = upstream[:, tf.newaxis, :] * steps * density
-            slope = tf.where(_pairs(mask), slope, tf.zeros_like(slope))
-            return tf.reduce_sum(slope, axis=2) - tf.reduce_sum(slope, axis=1)
+            steps = _discount_steps(p, ahead, behind, discounts)
+            return _moved(upstream, steps, scores, mask, sigma)
 
         ahead, behind = ahead_and_behind(scores, mask, sigma)
-        if powers is not None:
-            p = tf.stack([tf.reduce_prod(behind + z * ahead, axis=1) for z in powers.bases])
-            return tf.tensordot(tf.constant(powers.factors, p.dtype), p, 1), gradient
         p = rank_distributions(ahead, behind)
         return tf.linalg.matvec(p, tf.broadcast_to(discounts, tf.shape(scores))), gradient
 
     return f(scores)
+
+
+def expected_powers(scores: Tensor, mask: Tensor, sigma: float, powers: Powers) -> Tensor:
+    """Computes `expected_discounts` by the powers of a discount, for a few lists at a time."""
+
+    def of_powers(scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        ahead, behind = ahead_and_behind(scores, mask, sigma)
+        return (
+            tf.stack([tf.reduce_prod(behind + z * ahead, axis=1) for z in powers.bases], axis=1),
+        )
+
+    def slopes(scores: Tensor, mask: Tensor, p: Tensor, upstream: Tensor) -> tuple[Tensor, ...]:
+        steps = _steps_of_powers(powers, p, *ahead_and_behind(scores, mask, sigma))
+        return (_moved(upstream, steps, scores, mask, sigma),)
+
+    @tf.custom_gradient
+    def f(scores: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
+            return layout.in_blocks(slopes, scores, mask, p, upstream, rows=rows, to=[of_item])[0]
+
+        [p] = layout.in_blocks(of_powers, scores, mask, rows=rows, to=[of_power])
+        return tf.tensordot(p, tf.constant(powers.factors, p.dtype), [[1], [0]]), gradient
+
+    size = scores.shape[1] or tf.maximum(tf.shape(scores)[1], 1)
+    rows = layout.terms() // size**2
+    rows = max(rows, 1) if isinstance(rows, int) else tf.maximum(rows, 1)
+    of_power = tf.TensorSpec([None, len(powers.bases), scores.shape[1]], scores.dtype)
+    of_item = tf.TensorSpec([None, scores.shape[1]], scores.dtype)
+    return f(scores)
+
+
+def _moved(upstream: Tensor, steps: Tensor, scores: Tensor, mask: Tensor, sigma: float) -> Tensor:
+    """Computes the gradient of the scores from the change of each item by each other."""
+    x = _differences(scores) / (2.0 * sigma)
+    # the derivative of `ahead` in s_i - s_j
+    density = tf.exp(-tf.square(x)) / (2.0 * sigma * math.sqrt(math.pi))
+    slope = upstream[:, tf.newaxis, :] * steps * density
+    slope = tf.where(_pairs(mask), slope, tf.zeros_like(slope))
+    return tf.reduce_sum(slope, axis=2) - tf.reduce_sum(slope, axis=1)
 
 
 def _discount_steps(p: Tensor, ahead: Tensor, behind: Tensor, discounts: Tensor) -> Tensor:
@@ -271,13 +296,13 @@ def _discount_steps(p: Tensor, ahead: Tensor, behind: Tensor, discounts: Tensor)
 
 
 def _steps_of_powers(powers: Powers, p: Tensor, ahead: Tensor, behind: Tensor) -> Tensor:
-    """Computes `_discount_steps` from the expectation of each power, `[power, batch, item]`.
+    """Computes `_discount_steps` from the expectation of each power, `[batch, power, item]`.
 
     The expectation without item `i` has the factor of `i` removed, which is never near 0.
     """
-    steps = tf.constant(powers.factors * (powers.bases - 1.0), p.dtype)[:, None, None] * p
+    steps = tf.constant(powers.factors * (powers.bases - 1.0), p.dtype)[:, tf.newaxis] * p
     return tf.add_n(
-        [steps[q, :, tf.newaxis] / (behind + z * ahead) for q, z in enumerate(powers.bases)]
+        [steps[:, q, tf.newaxis] / (behind + z * ahead) for q, z in enumerate(powers.bases)]
     )
 
 

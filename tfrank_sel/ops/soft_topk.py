@@ -92,9 +92,9 @@ def _count(mask: Tensor, dtype: tf.DType) -> Tensor:
 
 
 def _taken(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int | None, Tensor]:
-    """Returns how many are taken, how many suffice to find `b`, and whether there are more than `k`.
+    """Returns how many are taken, how many suffice to find `b`, and whether more than `k` exist.
 
-    If there are not, `b` is arbitrary.
+    If they do not, `b` is arbitrary.
     """
     has_more = count > k
     taken = tf.where(has_more, tf.cast(k, scores.dtype), tf.maximum(count, 1.0) / 2.0)
@@ -149,7 +149,7 @@ def _shares(gaps: Tensor, mask: Tensor | None) -> Tensor:
 def _solve(
     all_scores: Tensor, k: Tensor, count: Tensor, mask: Tensor, needed: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Returns the score that is nearest to `b`, and `b` less it, of each list, `[batch_size, 1]`."""
+    """Returns the score nearest to `b`, and `b` less it, of each list, `[batch_size, 1]`."""
     scores, rest = all_scores, tf.fill(tf.shape(count), all_scores.dtype.min)
     if needed is not None:
         scores, rest = _best(tf.where(mask, all_scores, all_scores.dtype.min), needed)

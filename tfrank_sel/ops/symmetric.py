@@ -6,7 +6,6 @@ symmetric polynomials of the odds `w`.
 
 import functools
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -70,50 +69,12 @@ def log_add(a: Tensor, b: Tensor) -> Tensor:
     return tf.where(some, top + tf.math.log(tf.where(some, total, 1.0)), -math.inf)
 
 
-def in_blocks(
-    function: Callable[..., tuple[Tensor, ...]], x: Tensor, *more: Tensor, to: list[tf.TensorSpec]
-) -> tuple[Tensor, ...]:
-    """Calls a function of the lists of a batch on blocks of them.
-
-    Args:
-        function: Maps a block of each argument to tensors.
-        x: The lists, `[batch_size, list_size]`.
-        *more: Further arguments per list, `[batch_size]`.
-        to: Each result of the function, of any number of lists.
-
-    Returns:
-        The results for the whole batch.
-    """
-    scores = layout.terms() if layout.is_wide() else SCORES
-    rows: int | Tensor = _power_of_two(max(scores // (x.shape[1] or UNKNOWN_SIZE), 1))
-    batch_size = x.shape[0]
-    is_whole = batch_size is not None and batch_size <= rows
-    if is_whole or (layout.is_wide() and layout.at_once(x.shape, 1)):
-        return function(x, *more)
-    if batch_size is None:
-        batch_size = tf.shape(x)[0]
-        rows = tf.clip_by_value(batch_size, 1, rows)
-
-    def split(y: Tensor) -> Tensor:
-        ends = [[0, -batch_size % rows]] + [[0, 0]] * (y.shape.rank - 1)
-        blocks = tf.reshape(tf.pad(y, ends), [-1, rows, *tf.unstack(tf.shape(y)[1:])])
-        blocks.set_shape([None, None, *y.shape[1:]])
-        return blocks
-
-    results = tf.map_fn(
-        lambda block: function(*block),
-        tuple(split(y) for y in (x, *more)),
-        fn_output_signature=tuple(to),
-    )
-    return tuple(
-        tf.reshape(y, [-1, *spec.shape[1:]])[:batch_size]
-        for y, spec in zip(results, to, strict=True)
-    )
-
-
-def _power_of_two(x: int) -> int:
-    """The largest power of two up to `x`, the size of blocks."""
-    return 1 << (x.bit_length() - 1)
+def _rows(x: Tensor) -> int:
+    """The number of lists in a block; a power of two where there are several."""
+    size = x.shape[1] or UNKNOWN_SIZE
+    if layout.is_wide():
+        return max(layout.terms() // size, 1)
+    return 1 << (max(SCORES // size, 1).bit_length() - 1)
 
 
 def centre(x: Tensor, k: int, inverse_scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -385,14 +346,20 @@ def _forward(x: Tensor, item: Tensor, k: int, scale: Tensor) -> _Forward:
 
     if layout.is_wide() and x.shape[1]:
         of_product = tf.TensorSpec([None, k + plan.above + 1], tf.float64)
-        extent, product = in_blocks(multiply, x, item, to=[of_extent, of_product])
+        extent, product = layout.in_blocks(
+            multiply, x, item, rows=_rows(x), to=[of_extent, of_product]
+        )
         t, top = tf.unstack(extent, axis=1)
     else:
-        extent, cut = in_blocks(grow, x, item, to=[of_extent, of_lanes(plan.degree)])
+        extent, cut = layout.in_blocks(
+            grow, x, item, rows=_rows(x), to=[of_extent, of_lanes(plan.degree)]
+        )
         t, top = tf.unstack(extent, axis=1)
 
         def full_lanes() -> Tensor:
-            return in_blocks(grow_fully, x, item, t, to=[of_lanes(plan.full_degree)])[0]
+            return layout.in_blocks(
+                grow_fully, x, item, t, rows=_rows(x), to=[of_lanes(plan.full_degree)]
+            )[0]
 
         product = coefficients(cut, full_lanes, k, plan)
     exists = (product[:, k] > 0.0) & (product[:, k - 1] > 0.0)
