@@ -39,7 +39,7 @@ def test_steps_count_in_the_linear_sensitivity() -> None:
 
 def test_an_inverse_has_its_kinks_where_the_link_has_its_values() -> None:
     link = links.Inverse(links.Capped(links.Power(exponent=2.0, shift=1.0), lower=-1.0))
-    assert link.kinks == (-4.0, 0.0)  # 9 at the score 4
+    assert link.kinks == (0.0,)  # its domain begins at -4, and it is 9 at the score 4
     # the slope is 1 / (2 * sqrt(w)): the integral of w**2 dh over [0, 9] is 9**2.5 / 5
     assert links.llust(link, 9.0, (0.0, 9.0)) == pytest.approx(81.0 / 6.0 / (243.0 / 5.0), rel=1e-4)
 
