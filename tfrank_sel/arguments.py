@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.refusals import received, refusal
 
@@ -225,6 +226,25 @@ def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
     if origin is collections.abc.Mapping:
         return f"a mapping in which each key is {accepted(parts[0])}"
     return _of_kind(origin or hint)
+
+
+def check_object(name: str, value: object, kind: type) -> None:
+    """Raises a TypeError unless `value`, the argument `name` of a function, is of the class."""
+    if not isinstance(value, kind):
+        raise TypeError(received(f"`{name}` must be {accepted(kind)}", **{name: value}))
+
+
+def number_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Converts the argument `name` of a function to float64, or raises a ValueError."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # of lists of several lengths
+        given = "rows of unequal length"
+    else:
+        if array.dtype.kind in "biuf":
+            return array.astype(np.float64)
+        given = "None" if values is None else f"{type(values).__name__} of {array.dtype}"
+    raise refusal(f"`{name}` must be an array of numbers", given)
 
 
 def check_heads(hidden_units: collections.abc.Sequence[int], num_heads: int) -> None:

@@ -39,7 +39,7 @@ def test_steps_count_in_the_linear_sensitivity() -> None:
 
 def test_an_inverse_has_its_kinks_where_the_link_has_its_values() -> None:
     link = links.Inverse(links.Capped(links.Power(exponent=2.0, shift=1.0), lower=-1.0))
-    assert link.kinks == (-4.0, 0.0)  # 9 at the score 4
+    assert link.kinks == (0.0,)  # its domain begins at -4, and it is 9 at the score 4
     # the slope is 1 / (2 * sqrt(w)): the integral of w**2 dh over [0, 9] is 9**2.5 / 5
     assert links.llust(link, 9.0, (0.0, 9.0)) == pytest.approx(81.0 / 6.0 / (243.0 / 5.0), rel=1e-4)
 
@@ -212,3 +212,70 @@ def test_class_sensitivity_of_a_list_needs_no_mask() -> None:
     expected = link.sensitivity(np.array([s]), ones > 0.0, 2.0 * ones)[0]
     np.testing.assert_allclose(links.class_sensitivity(link, s, [2.0, 2.0, 2.0]), expected)
     np.testing.assert_allclose(links.class_sensitivity(link, s), expected, rtol=1e-12)
+
+
+def test_padding_of_scores_is_left_out() -> None:
+    link, nan = links.Sigmoid(), math.nan
+    bias = links.best_bias(link, [0.0, 1.0], [1.0, 1.5], [1.0, 2.0])
+    for predicted in (nan, 7.0):
+        padded = links.best_bias(link, [0.0, predicted, 1.0], [1.0, nan, 1.5], [1.0, 9.0, 2.0])
+        assert padded == bias
+    best = links.constant_predictor(link, [1.0, 3.0])
+    assert links.constant_predictor(link, [nan, 1.0, 3.0, nan]) == best
+    softmax = links.CompositeSoftmax(links.Exp())
+    lists = [[1.0, 0.0], [nan, nan], [0.5, 0.25]]
+    np.testing.assert_array_equal(
+        links.constant_predictor(softmax, lists), links.constant_predictor(softmax, lists[::2])
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: links.best_bias(links.Exp, [1.0], [1.0]), "`link` must be an object of"),
+        (lambda: links.best_bias([1.0], [1.0], links.Exp()), "`link` must be an object of"),
+        (lambda: links.best_bias(links.Exp(), ["a"], [1.0]), "`predicted` must be an array of num"),
+        (lambda: links.best_bias(links.Exp(), None, [1.0]), "`predicted` must be an array of num"),
+        (lambda: links.best_bias(links.Exp(), [1.0], [[1.0], [1.0, 2.0]]), "`observed` must be an"),
+        (lambda: links.best_bias(links.Exp(), [math.nan], [1.0]), "`predicted` must be finite"),
+        (lambda: links.best_bias(links.Exp(), [1.0], [math.inf]), "`observed` must be finite"),
+        (lambda: links.best_bias(links.Exp(), [1.0], [1.0], [-1.0]), "`weights` must be finite"),
+        (lambda: links.constant_predictor(links.Exp(), "labels"), "`scores` must be an array of"),
+        (
+            lambda: links.constant_predictor(
+                links.CompositeSoftmax(links.Exp()), [[1.0, math.nan], [1.0, 2.0]]
+            ),
+            "`scores` must be finite",
+        ),
+        (lambda: links.bust("exp", 0.0, 1.0, (0.0, 1.0)), "`link` must be an object of"),
+        (lambda: links.bust(links.Exp(), "a", 1.0, (0.0, 1.0)), "`score` must be an array of num"),
+        (lambda: links.blust(links.Exp(), 0.0, 1.0), "`interval` must be increasing"),
+        (lambda: links.llust(links.Exp(), 0.0, (0.0, 1.0, 2.0)), "`interval` must be increasing"),
+        (lambda: links.sensitivity_table(links.Exp(), None, (0.0, 1.0)), "`scores` must be an arr"),
+        (lambda: links.class_sensitivity(links.Exp(), [1.0]), "`link` must be an object of Comp"),
+        (
+            lambda: links.class_sensitivity(links.CompositeSoftmax(links.Exp()), [[1.0]]),
+            r"`scores` and `weights` must be \[items\]",
+        ),
+        (lambda: links.critical_gamma("cosh"), "`scaling` must be an object of"),
+        (lambda: links.labels.affine(0.0), "`slope` must be positive"),
+        (lambda: links.labels.logit(0.5), r"`epsilon` must be in \(0, 0.5\)"),
+        (lambda: links.Capped(links.Logit(), 0.0, 0.5), r"must lie in the domain \(0.0, 1.0\)"),
+    ],
+)
+def test_a_wrong_argument_is_named_in_one_line(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e2, 1e4, 1e6])
+def test_the_linear_sensitivity_of_a_steep_link_is_that_of_a_step(scale: float) -> None:
+    link, interval = links.Sigmoid(scale=scale, shift=0.7), (-5.0, 5.0)
+    score = 0.7 + 1.0 / scale
+    slope = float(link.slope(np.array(score)))
+    # the second moment of the logistic distribution: its mean, and its variance
+    moment = 0.7**2 + math.pi**2 / (3.0 * scale**2)
+    rest = 1e-1 if scale == 1.0 else 1e-6  # outside the interval
+    relative = links.llust(link, score, interval)
+    assert relative == pytest.approx(score**2 * slope / moment, rel=rest * 3.0)

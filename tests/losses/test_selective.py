@@ -230,3 +230,58 @@ def test_a_sigmoid_that_underflows_times_a_large_score_is_not_lost() -> None:
     # 1 - p(s) = exp(-cosh(5.25)) = 3.9e-42, times Q(z) = cosh(62.75)
     loss = losses.SelectiveSigmoidCrossEntropyLoss(links.Sinh())
     np.testing.assert_allclose(loss([[5.25]], [[62.75]]), 3.70569648e-15, rtol=2e-5)
+
+
+def test_an_item_with_nearly_all_the_probability_moves_by_that_of_the_others() -> None:
+    s, z = np.array([12.0, 0.0, 0.0, 0.0, 0.0]), np.float32([12.0, 11.687, 0.0, 0.0, 0.0])
+    q, rise = (
+        np.sinh(0.5 * z),
+        [2.0 * (np.cosh(0.5 * x) - np.cosh(6.0)) for x in (s, np.float64(z))],
+    )
+    p_s, p_z = np.exp(rise)  # beside 1, the others do not count
+    change = np.append(-np.sum((p_z - p_s)[1:]), (p_z - p_s)[1:])
+    matching = q * p_z - np.sinh(0.5 * s) * p_s
+    matching[0] = q[0] * change[0]
+    scaling = links.Sinh(scale=0.5)
+    for loss, expected in (
+        (losses.SelectiveSoftmaxLoss(scaling), matching),
+        (losses.SelectiveSoftmaxCrossEntropyLoss(scaling), q * change),
+    ):
+        for scores in (z, z[::-1].copy()):
+            labels = tf.constant([s if scores is z else s[::-1]], tf.float32)
+            predicted = tf.constant([scores])
+            with tf.GradientTape() as tape:
+                tape.watch(predicted)
+                value = loss(labels, predicted)
+            found = tape.gradient(value, predicted)[0]
+            order = slice(None) if scores is z else slice(None, None, -1)
+            np.testing.assert_allclose(found, expected[order], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.SelectiveSigmoidLoss(links.Constant()),
+        losses.SelectiveSigmoidCrossEntropyLoss(links.Constant()),
+        losses.MatchingLoss(links.Sigmoid()),
+        losses.MatchingLoss(links.Scaled(links.Tanh(scale=0.5), 0.5)),
+    ],
+    ids=lambda x: x.name,
+)
+def test_probabilities_near_1_differ_by_their_complements(loss: keras.losses.Loss) -> None:
+    predicted = tf.constant([[40.0], [-40.0], [40.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(predicted)
+        value = loss(tf.constant([[38.0], [-38.0], [-38.0]]), predicted)
+    far = 3.0 * tape.gradient(value, predicted)[:, 0].numpy()
+    small = np.exp(-38.0) - np.exp(-40.0)
+    np.testing.assert_allclose(far, [small, -small, 1.0], rtol=1e-5)
+
+
+def test_a_cross_entropy_counts_log_rho() -> None:
+    s, z, rho = np.array([0.3, -0.2, 0.5]), np.array([0.1, 0.4, -0.3]), np.array([1.0, 2.0, 3.0])
+    p = np.exp((np.cosh(s) + rho) / 2.0)
+    expected = 2.0 * np.log(np.sum(np.exp((np.cosh(z) + rho) / 2.0)))
+    expected -= p @ np.cosh(z) / p.sum()
+    loss = losses.SelectiveSoftmaxCrossEntropyLoss(links.Sinh(), gamma=2.0, log_rho=rho.tolist())
+    assert float(loss(s[np.newaxis], z[np.newaxis])) == pytest.approx(expected, rel=1e-6)

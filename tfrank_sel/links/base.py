@@ -1,11 +1,13 @@
 """Base of links: increasing functions that define the sensitivity of a loss."""
 
 import abc
+import functools
 import math
 import typing
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, final
 
+import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
@@ -25,8 +27,21 @@ class Link(Frozen, abc.ABC):
 
     A link is a value: two links with the same parameters are equal and have the same hash, and a
     link is saved by its parameters. Every method is elementwise, and keeps the shape and dtype of
-    its arguments. Outside the domain of a link its values are NaN.
+    its arguments. Outside the domain of a link its values are NaN, and outside its image those of
+    `inverse`; so are their gradients.
+
+    A subclass with an inverse in closed form implements `preimage` and, if its values do not cover
+    the line, `image`.
+
+    Raises:
+        TypeError: If a subclass overrides `inverse`.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "inverse" in vars(cls):
+            expected = "A link must implement `preimage`, from which `inverse` is made"
+            raise TypeError(received(expected, f"{cls.__name__}.inverse"))
 
     @property
     def domain(self) -> Interval:
@@ -35,7 +50,9 @@ class Link(Frozen, abc.ABC):
 
     @property
     def image(self) -> Interval:
-        """An interval that contains the values of `h`, on which `inverse` is defined."""
+        """The interval of the values of `h`, on which `inverse` is defined; without an inverse, an
+        interval that contains them.
+        """
         return LINE
 
     @property
@@ -66,7 +83,7 @@ class Link(Frozen, abc.ABC):
     @property
     def is_invertible(self) -> bool:
         """Whether `inverse` is known in closed form."""
-        return True
+        return type(self).preimage is not Link.preimage
 
     @property
     def rises_from(self) -> float:
@@ -87,15 +104,55 @@ class Link(Frozen, abc.ABC):
     def slope(self, s: Tensor) -> Tensor:
         """Computes `h'(s)`, the sensitivity at `s`; the mean of both sides at a kink."""
 
+    @final
     def inverse(self, y: Tensor) -> Tensor:
-        """Computes the `s` at which `h(s) = y`.
+        """Computes the `s` at which `h(s) = y`: NaN outside `image`, infinite at an end that `h`
+        only approaches. A `y` beyond an end by the rounding of its dtype is at the end.
 
         Raises:
             NotImplementedError: If the link has no inverse in closed form.
         """
-        raise NotImplementedError(
-            received("`inverse` requires a link with an inverse in closed form", self)
+        if not self.is_invertible:
+            raise NotImplementedError(
+                received("`inverse` requires a link with an inverse in closed form", self)
+            )
+        y = tf.convert_to_tensor(y)
+
+        def score(y: Tensor) -> Tensor:
+            s = self.preimage(nearest(y, self.image, y.dtype))
+            return tf.clip_by_value(s, *self._reachable(y.dtype))
+
+        return bregman.with_derivative(score, lambda y: 1.0 / self.slope(score(y)), y)
+
+    def preimage(self, y: Tensor) -> Tensor:
+        """Computes the `s` at which `h(s) = y`, for `y` in `image`; NaN for NaN."""
+        raise NotImplementedError
+
+    def difference(self, z: Tensor, s: Tensor) -> Tensor:
+        """Computes `h(z) - h(s)` from float64; a bounded link may have a form that keeps digits."""
+        return self(z) - self(s)
+
+    def excess(self, z: Tensor, y: Tensor) -> Tensor:
+        """Computes `H(z) - z * y + H*(y)`, the divergence from the score of `y`, from float64."""
+        s = self.inverse(y)
+        # the limit of an end of the image is reached long before a million
+        s = tf.where(tf.math.is_inf(s), 1e6 * tf.sign(s), s)
+        # the last term is the rounding of `s`, which is large where the link is steep
+        return tf.maximum(self.area(z, s) + (z - s) * (self(s) - y), 0.0)
+
+    def _reachable(self, dtype: tf.DType) -> Interval:
+        """The domain without the ends that do not belong to it, to which an inverse may round."""
+        digits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
+        low, high = (
+            end + side * float(max(4.0 * digits.eps * abs(end), digits.tiny)) if is_open else end
+            for end, side, is_open in zip(self.domain, (1.0, -1.0), self._are_open, strict=True)
         )
+        return low, high
+
+    @functools.cached_property
+    def _are_open(self) -> list[bool]:
+        """Whether each end of the domain is a number that does not belong to it."""
+        return [math.isfinite(end) and math.isnan(value_at(self, end)) for end in self.domain]
 
     @abc.abstractmethod
     def area(self, z: Tensor, s: Tensor) -> Tensor:
@@ -119,7 +176,7 @@ class Link(Frozen, abc.ABC):
         @tf.custom_gradient
         def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-                return upstream * (self(z) - self(s)), -upstream * (z - s) * self.slope(s)
+                return upstream * self.difference(z, s), -upstream * (z - s) * self.slope(s)
 
             return self.area(z, s), gradient
 
@@ -160,12 +217,12 @@ class ElementaryLink(Link, kw_only=True):
     shift: float = 0.0
 
     phi_domain: ClassVar[Interval] = LINE
+    ends_belong: ClassVar[bool] = False  # to the domain
     phi_is_odd: ClassVar[bool] = False
-    phi_has_inverse: ClassVar[bool] = True
     phi_rises_from: ClassVar[float] = -math.inf
 
     def __init_subclass__(cls, kw_only: bool = True, **kwargs: Any) -> None:
-        super().__init_subclass__(kw_only, **kwargs)
+        super().__init_subclass__(kw_only=kw_only, **kwargs)
 
     @property
     def domain(self) -> Interval:
@@ -186,7 +243,7 @@ class ElementaryLink(Link, kw_only=True):
 
     @property
     def is_invertible(self) -> bool:
-        return self.phi_has_inverse
+        return type(self).phi_inverse is not ElementaryLink.phi_inverse
 
     @property
     def rises_from(self) -> float:
@@ -215,8 +272,10 @@ class ElementaryLink(Link, kw_only=True):
         """Computes the derivative of `phi`."""
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        """Computes the `x` at which `phi(x) = y`; implemented if `phi_has_inverse`."""
-        return super().inverse(y)
+        """Computes the `x` at which `phi(x) = y`, for `y` in `phi_image`; a subclass without an
+        inverse in closed form does not implement it.
+        """
+        raise NotImplementedError
 
     def phi_reach(self, x: Tensor) -> Tensor:
         """The distance over which `phi_slope` changes from its value at `x`, such as that to a
@@ -245,14 +304,38 @@ class ElementaryLink(Link, kw_only=True):
     def slope(self, s: Tensor) -> Tensor:
         return self.scale * self.phi_slope(self._x(s))
 
-    def inverse(self, y: Tensor) -> Tensor:
+    def preimage(self, y: Tensor) -> Tensor:
         return self.shift + self.phi_inverse(y) / self.scale
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
         return self.phi_divergence(self._x(z), self._x(s)) / self.scale
 
     def _x(self, s: Tensor) -> Tensor:
-        return self.scale * (s - self.shift)
+        x = self.scale * (s - self.shift)
+        if self.phi_domain == LINE:
+            return x
+        low, high = self.phi_domain
+        if self.ends_belong:
+            return nearest(x, self.phi_domain, x.dtype)
+        return tf.where((x > low) & (x < high), x, math.nan)
+
+
+def nearest(x: Tensor, interval: Interval, dtype: tf.DType) -> Tensor:
+    """Casts numbers of an interval: NaN outside it, and an end for those beyond by rounding.
+
+    An end such as `0.1`, or one that was computed, may be rounded outwards in the dtype of `x`.
+    """
+    wide = tf.cast(x, dtype)
+    near = tf.clip_by_value(wide, *(tf.constant(end, dtype) for end in interval))
+    slack = 2.0**-50 if x.dtype == tf.float64 else 2.0**-21
+    is_near = (wide == near) | (tf.abs(wide - near) <= slack * tf.abs(near))
+    return tf.where(is_near, near, math.nan)
+
+
+def value_at(function: Callable[[Tensor], Tensor], x: float) -> float:
+    """Returns a value of a link or of its inverse in float64, also while a graph is traced."""
+    with tf.init_scope():
+        return float(function(tf.constant(x, tf.float64)))
 
 
 def freeze(value: object, **fields: Sequence[float]) -> None:

@@ -14,20 +14,8 @@ from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
 
-class _BoundedLink(ElementaryLink):
-    """A link whose functions get NaN instead of an `x` outside the domain."""
-
-    ends_belong = False
-
-    def _x(self, s: Tensor) -> Tensor:
-        x = super()._x(s)
-        low, high = self.phi_domain
-        inside = (x >= low) & (x <= high) if self.ends_belong else (x > low) & (x < high)
-        return tf.where(inside, x, math.nan)
-
-
 @register
-class Sin(_BoundedLink):
+class Sin(ElementaryLink):
     """`h(s) = sin(x)`, `x = scale * (s - shift)` in `[-pi/2, pi/2]`: flat at both ends."""
 
     phi_domain = (-0.5 * math.pi, 0.5 * math.pi)
@@ -50,7 +38,7 @@ class Sin(_BoundedLink):
 
 
 @register
-class Arcsin(_BoundedLink):
+class Arcsin(ElementaryLink):
     """`h(s) = arcsin(x)`, `x = scale * (s - shift)` in `[-1, 1]`: infinitely steep at both ends."""
 
     phi_domain = (-1.0, 1.0)
@@ -79,7 +67,7 @@ class Arcsin(_BoundedLink):
 
 
 @register
-class Arctanh(_BoundedLink):
+class Arctanh(ElementaryLink):
     """`h(s) = arctanh(x)`, `x = scale * (s - shift)` in `(-1, 1)`: sensitive at both ends."""
 
     phi_domain = (-1.0, 1.0)
@@ -107,7 +95,7 @@ class Arctanh(_BoundedLink):
 
 
 @register
-class Tan(_BoundedLink):
+class Tan(ElementaryLink):
     """`h(s) = tan(x)`, `x = scale * (s - shift)` in `(-pi/2, pi/2)`: sensitive at both ends."""
 
     phi_domain = (-0.5 * math.pi, 0.5 * math.pi)
@@ -130,7 +118,7 @@ class Tan(_BoundedLink):
 
 
 @register
-class Logit(_BoundedLink):
+class Logit(ElementaryLink):
     """`h(s) = log(x / (1 - x))`, `x = scale * (s - shift)` in `(0, 1)`: for probabilities."""
 
     phi_domain = (0.0, 1.0)
@@ -159,7 +147,7 @@ class Logit(_BoundedLink):
 
 
 @register
-class NegLog1m(_BoundedLink):
+class NegLog1m(ElementaryLink):
     """`h(s) = -log(1 - x)`, `x = scale * (s - shift)` below 1: sensitive near the upper end."""
 
     phi_domain = (-math.inf, 1.0)
@@ -184,7 +172,7 @@ class NegLog1m(_BoundedLink):
 
 
 @register
-class Log(_BoundedLink):
+class Log(ElementaryLink):
     """`h(s) = log(x)`, `x = scale * (s - shift)` above 0: the lower, the more sensitive."""
 
     phi_domain = (0.0, math.inf)
@@ -206,7 +194,7 @@ class Log(_BoundedLink):
 
 
 @register
-class Monomial(_BoundedLink):
+class Monomial(ElementaryLink):
     """`h(s) = x**exponent`, `x = scale * (s - shift)` at least 0: as `Power`, for positive scores.
 
     Args:

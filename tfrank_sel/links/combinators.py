@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Bound, Positive
-from tfrank_sel.links.base import Interval, Link
+from tfrank_sel.links.base import Interval, Link, value_at
 from tfrank_sel.ops import bregman
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
@@ -65,8 +66,11 @@ class Scaled(Link):
     def slope(self, s: Tensor) -> Tensor:
         return self.factor * self.link.slope(s)
 
-    def inverse(self, y: Tensor) -> Tensor:
+    def preimage(self, y: Tensor) -> Tensor:
         return self.link.inverse(y / self.factor)
+
+    def difference(self, z: Tensor, s: Tensor) -> Tensor:
+        return self.factor * self.link.difference(z, s)
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
         return self.factor * self.link.area(z, s)
@@ -96,8 +100,8 @@ class Capped(Link):
     def __post_init__(self) -> None:
         if not self.lower < self.upper:
             raise refusal("`lower` must be below `upper`", lower=self.lower, upper=self.upper)
-        low, high = self.link.domain
-        if not all(math.isinf(end) or low <= end <= high for end in (self.lower, self.upper)):
+        if math.isnan(sum(self._at_bounds)):
+            low, high = self.link.domain
             raise refusal(
                 f"`lower` and `upper` must lie in the domain ({low}, {high}) of the link",
                 f"lower={self.lower}, upper={self.upper}",
@@ -113,7 +117,15 @@ class Capped(Link):
 
     @property
     def image(self) -> Interval:
-        return self.link.image
+        # those of a link that also falls are not between those at the bounds
+        return self._at_bounds if self.rises_from == -math.inf else self.link.image
+
+    @cached_property
+    def _at_bounds(self) -> Interval:
+        """The values of the link at the bounds, or its limit where there is none."""
+        ends = zip((self.lower, self.upper), self.link.image, strict=True)
+        low, high = (end if math.isinf(s) else value_at(self.link, s) for s, end in ends)
+        return low, high
 
     @property
     def kinks(self) -> tuple[float, ...]:
@@ -145,10 +157,10 @@ class Capped(Link):
         return bregman.with_derivative(capped, self.__call__, s)
 
     def slope(self, s: Tensor) -> Tensor:
-        inside = (s > self.lower) & (s < self.upper)
-        return tf.where(inside, self.link.slope(self._clip(s)), 0.0)
+        beyond = (s <= self.lower) | (s >= self.upper)
+        return tf.where(~beyond, self.link.slope(self._clip(s)), 0.0)
 
-    def inverse(self, y: Tensor) -> Tensor:
+    def preimage(self, y: Tensor) -> Tensor:
         return self._clip(self.link.inverse(y))
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
@@ -181,14 +193,15 @@ class Inverse(Link):
     def domain(self) -> Interval:
         return self.link.image
 
-    @property
+    @cached_property
     def image(self) -> Interval:
-        return self.link.domain
+        low, high = (value_at(self.link.inverse, end) for end in self.domain)
+        return low, high
 
     @property
     def kinks(self) -> tuple[float, ...]:
         low, high = self.domain
-        kinks = (float(self.link(tf.constant(s, tf.float64))) for s in self.link.kinks)
+        kinks = (value_at(self.link, s) for s in self.link.kinks)
         return tuple(y for y in kinks if low < y < high)
 
     @property
@@ -196,23 +209,29 @@ class Inverse(Link):
         return 0.0 if self.link.is_odd else None
 
     def __call__(self, s: Tensor) -> Tensor:
-        return bregman.with_derivative(self.link.inverse, self.slope, s)
+        return bregman.with_derivative(self._score, self.slope, s)
 
     def potential(self, s: Tensor) -> Tensor:
         def conjugate(y: Tensor) -> Tensor:
-            s = self.link.inverse(y)
+            s = self._score(y)
             return y * s - self.link.potential(s)
 
         return bregman.with_derivative(conjugate, self.__call__, s)
 
     def slope(self, s: Tensor) -> Tensor:
-        return 1.0 / self.link.slope(self.link.inverse(s))
+        return 1.0 / self.link.slope(self._score(s))
 
-    def inverse(self, y: Tensor) -> Tensor:
+    def preimage(self, y: Tensor) -> Tensor:
         return self.link(y)
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
-        return self.link.area(self.link.inverse(s), self.link.inverse(z))
+        z = tf.where(tf.math.is_finite(self._score(z)), z, math.nan)
+        return self.link.excess(self._score(s), z)
+
+    def _score(self, y: Tensor) -> Tensor:
+        """The score at which `link` is `y`; NaN where `link` only approaches `y`."""
+        s = self.link.inverse(y)
+        return tf.where(tf.math.is_finite(s), s, math.nan)
 
 
 @register
@@ -255,10 +274,6 @@ class Sum(Link):
         return first if all(x.mirror == first for x in self.links) else None
 
     @property
-    def is_invertible(self) -> bool:
-        return False
-
-    @property
     def rises_from(self) -> float:
         return max(x.rises_from for x in self.links)
 
@@ -270,6 +285,9 @@ class Sum(Link):
 
     def slope(self, s: Tensor) -> Tensor:
         return sum(x.slope(s) for x in self.links)
+
+    def difference(self, z: Tensor, s: Tensor) -> Tensor:
+        return sum(x.difference(z, s) for x in self.links)
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
         return sum(x.area(z, s) for x in self.links)

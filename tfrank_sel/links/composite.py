@@ -103,7 +103,11 @@ class CompositeSoftmax(Frozen):
         def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 u = upstream[:, tf.newaxis]
-                in_z = self._link(z, weights) - self._link(s, weights)
+                q, q_s, p_s = self.scaling(z), self.scaling(s), self._softmax(s, weights)
+                in_z = self._link(z, weights) - q_s * p_s
+                is_most = (p_s > 0.5) & (self._softmax(z, weights) > 0.5)
+                rest = q * self._change(z, s, weights) + (q - q_s) * p_s
+                in_z = tf.where(is_most, rest, in_z)
                 return u * in_z, -u * self._slope_times(s, z - s, weights)
 
             (at_z, log_z), (at_s, log_s) = self._shares(z, weights), self._shares(s, weights)
@@ -128,11 +132,12 @@ class CompositeSoftmax(Frozen):
         def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 u = upstream[:, tf.newaxis]
-                change = self._softmax(z, weights) - self._softmax(s, weights)
+                change = self._change(z, s, weights)
                 in_s = self._share_slope_times(s, self.scaling.potential(z), weights)
                 return u * self.scaling(z) * change, -u * in_s
 
-            surprise = self._log_rho(z.dtype) - self.gamma * self._shares(z, weights)[1]
+            log_rho = tf.constant(self.log_rho or [0.0], z.dtype)
+            surprise = log_rho - self.gamma * self._shares(z, weights)[1]
             return row_sum(self._softmax(s, weights) * surprise)[:, 0], gradient
 
         return f(z, s)
@@ -143,6 +148,13 @@ class CompositeSoftmax(Frozen):
 
     def _softmax(self, s: Tensor, weights: Tensor) -> Tensor:
         return weights * self._shares(s, weights)[0]
+
+    def _change(self, z: Tensor, s: Tensor, weights: Tensor) -> Tensor:
+        """Computes `p(z) - p(s)`; that of an item with most of `p(s)` from the other items."""
+        p = self._softmax(s, weights)
+        change = self._softmax(z, weights) - p
+        is_most = p > 0.5
+        return tf.where(is_most, -row_sum(tf.where(is_most, tf.zeros_like(p), change)), change)
 
     def _shares(self, s: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Computes `p(s) / weights` and its logarithm; both are 0 for items of weight 0."""
@@ -184,6 +196,7 @@ class CompositeSoftmax(Frozen):
     def _share_slope_times(self, s: Tensor, v: Tensor, weights: Tensor) -> Tensor:
         """Computes the product of the transposed derivative of `p(s)` and `v`."""
         p = self._softmax(s, weights)
+        v -= row_sum(tf.where(p > 0.5, v, 0.0))  # so that nothing cancels for an item with most
         return p * self.scaling(s) * (v - row_sum(p * v)) / self.gamma
 
     def _neutral(self, s: Tensor, mask: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -237,10 +250,6 @@ class CompositeSigmoid(Link):
         return self.scaling.kinks
 
     @property
-    def is_invertible(self) -> bool:
-        return False
-
-    @property
     def rises_from(self) -> float:
         margin = convexity.sigmoid_margin(self.scaling, self.gamma, self.offset)
         return -math.inf if margin >= -convexity.TOLERANCE else math.inf
@@ -270,6 +279,13 @@ class CompositeSigmoid(Link):
         area = self.gamma * Sigmoid().phi_divergence(at_z, at_s)
         return area + bregman.sigmoid(at_s) * self.scaling.area(z, s)
 
+    def difference(self, z: Tensor, s: Tensor) -> Tensor:
+        at_z, at_s, q, q_s = self._log_odds(z), self._log_odds(s), self.scaling(z), self.scaling(s)
+        change, p_s = bregman.sigmoid_difference(at_z, at_s), bregman.sigmoid(at_s)
+        is_most = (at_z > 0.0) & (at_s > 0.0)
+        far = q * bregman.sigmoid(at_z) - q_s * p_s
+        return tf.where(is_most, q * change + (q - q_s) * p_s, far)
+
     @in_float64
     def cross_entropy(self, z: Tensor, s: Tensor) -> Tensor:
         """Computes `gamma * softplus(Q(z) / gamma) - p(s) * Q(z)`, at least 0.
@@ -286,7 +302,7 @@ class CompositeSigmoid(Link):
         @tf.custom_gradient
         def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-                change = self.probability(z) - self.probability(s)
+                change = bregman.sigmoid_difference(self._log_odds(z), self._log_odds(s))
                 spread = p * bregman.sigmoid(-self._log_odds(s)) * self.scaling(s)
                 return upstream * self.scaling(z) * change, -upstream * self._log_odds(z) * spread
 

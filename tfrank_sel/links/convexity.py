@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfrank_sel.arguments import check_object
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import Capped
 from tfrank_sel.links.elementary import AbsPower
@@ -47,6 +48,7 @@ def sigmoid_margin(scaling: Link, gamma: float, offset: float = 0.0) -> float:
         >>> round(links.sigmoid_margin(links.Cosh(), gamma=2.0), 4)
         -0.2402
     """
+    check_object("scaling", scaling, Link)
     if is_increasing(scaling):
         return 1.0
 

@@ -16,6 +16,7 @@ from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
 RANGE: Interval = (-70.0, 70.0)
+TOP = math.exp(RANGE[1])
 
 
 @register
@@ -31,7 +32,7 @@ class Identity(ElementaryLink):
         return 0.5 * tf.square(x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.ones_like(x)
+        return tf.where(tf.math.is_nan(x), x, 1.0)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
         return y
@@ -43,8 +44,6 @@ class Identity(ElementaryLink):
 @register
 class Constant(ElementaryLink):
     """`h(s) = 1`: not sensitive anywhere; as a scaling, it gives the standard softmax."""
-
-    phi_has_inverse = False
 
     phi_image = (1.0, 1.0)
 
@@ -75,6 +74,9 @@ class Sigmoid(ElementaryLink):
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return bregman.sigmoid_slope(x)
+
+    def difference(self, z: Tensor, s: Tensor) -> Tensor:
+        return bregman.sigmoid_difference(self._x(z), self._x(s))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.math.log(y) - tf.math.log1p(-y)
@@ -134,6 +136,9 @@ class Tanh(ElementaryLink):
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return 4.0 * bregman.sigmoid_slope(2.0 * x)
+
+    def difference(self, z: Tensor, s: Tensor) -> Tensor:
+        return 2.0 * bregman.sigmoid_difference(2.0 * self._x(z), 2.0 * self._x(s))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.atanh(y)
@@ -221,7 +226,8 @@ class Arctan(ElementaryLink):
         return 1.0 / (1.0 + tf.square(x))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.tan(y)
+        # at the ends, whose rounding has a finite tangent of either sign
+        return tf.where(tf.abs(y) < 0.5 * math.pi, tf.tan(y), math.inf * tf.sign(y))
 
     def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         # x * atan(x), which is far larger for a large x, cancels
@@ -277,7 +283,8 @@ class ExponentialLink(ElementaryLink):
 
     def slope(self, s: Tensor) -> Tensor:
         x = self._x(s)
-        return tf.where(x == _clip(x), self.scale * self.phi_slope(_clip(x)), 0.0)
+        beyond = tf.abs(x) > RANGE[1]
+        return tf.where(~beyond, self.scale * self.phi_slope(_clip(x)), 0.0)
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
         z, x = self._x(z), self._x(s)
@@ -294,7 +301,7 @@ class Exp(ExponentialLink):
     Beyond `scale * (s - shift) = 70` it is constant, so that nothing overflows.
     """
 
-    phi_image = (0.0, math.inf)
+    phi_image = (0.0, TOP)
 
     def phi(self, x: Tensor) -> Tensor:
         return tf.exp(x)
@@ -319,7 +326,7 @@ class AntiExp(ExponentialLink):
     Beyond `scale * (s - shift) = -70` it is constant, so that nothing overflows.
     """
 
-    phi_image = (-math.inf, 0.0)
+    phi_image = (-TOP, 0.0)
 
     def phi(self, x: Tensor) -> Tensor:
         return -tf.exp(-x)
@@ -347,6 +354,8 @@ class Sinh(ExponentialLink):
 
     phi_is_odd = True
 
+    phi_image = (-0.5 * TOP, 0.5 * TOP)
+
     def phi(self, x: Tensor) -> Tensor:
         return bregman.sinh(x)
 
@@ -372,6 +381,8 @@ class SignedExpm1(ExponentialLink):
     """
 
     phi_is_odd = True
+
+    phi_image = (-TOP, TOP)
 
     def phi(self, x: Tensor) -> Tensor:
         return tf.sign(x) * tf.math.expm1(tf.abs(x))
@@ -401,10 +412,9 @@ class Cosh(ExponentialLink):
     overflows.
     """
 
-    phi_has_inverse = False
     phi_rises_from = 0.0
 
-    phi_image = (1.0, math.inf)
+    phi_image = (1.0, 0.5 * TOP)
 
     def phi(self, x: Tensor) -> Tensor:
         return bregman.cosh(x)
@@ -431,7 +441,6 @@ class AbsPower(ElementaryLink):
             `shift` is not finite.
     """
 
-    phi_has_inverse = False
     phi_rises_from = 0.0
 
     exponent: Positive

@@ -1,8 +1,10 @@
 """Piecewise linear links, which can be exactly flat outside a region, and steps."""
 
+import dataclasses
 import functools
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -18,6 +20,7 @@ from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 _ROUNDING = 1e-6  # of the largest value, by which those of an increasing function may fall
+_HALVINGS, _MOST_CUBICS = 100, 8192
 
 
 class _ClippedLink(ElementaryLink):
@@ -143,8 +146,6 @@ class PiecewiseLinear(ElementaryLink):
             slope is negative, a number is not finite, or `scale` is not positive.
     """
 
-    phi_has_inverse = False
-
     knots: Sequence[float]
     values: Sequence[float]
     slope_below: float = 0.0
@@ -206,22 +207,24 @@ class PiecewiseLinear(ElementaryLink):
 
 @register
 class Interpolated(ElementaryLink):
-    """`h` is smooth through values at points of equal distance: a link from any function.
+    """`h` is smooth through values at points: a link from any function.
 
     Between the points it is a cubic that does not decrease (PCHIP), whose slope is continuous;
-    beyond them it is constant. The primitive is exact. A value costs one look-up, whatever the
-    number of points.
+    beyond them it is constant. The primitive is exact. A value costs one look-up among points of
+    equal distance, whatever their number, and one per halving among others.
 
     Args:
         low: The first point, in units of `x = scale * (s - shift)`.
         high: The last point.
         values: The values of `h` at the points, at least three, which must not decrease.
+        knots: The points, from `low` to `high`; of equal distance if `None`.
         scale: Stretches the link; positive.
         shift: Moves the link to the right.
 
     Raises:
         ValueError: If `low` is not below `high`, there are fewer than three values, `values`
-            decrease, a number is not finite, or `scale` is not positive.
+            decrease, `knots` do not increase from `low` to `high` or are not as many, a number is
+            not finite, or `scale` is not positive.
 
     Example:
         >>> link = links.Interpolated.of(lambda x: x + np.sin(x), -6.0, 6.0)
@@ -229,11 +232,10 @@ class Interpolated(ElementaryLink):
         1.8415
     """
 
-    phi_has_inverse = False
-
     low: float
     high: float
     values: Sequence[float]
+    knots: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         freeze(self, values=self.values)
@@ -243,6 +245,15 @@ class Interpolated(ElementaryLink):
             raise refusal(
                 "`values` must be at least three, and must not decrease", values=self.values
             )
+        if self.knots is None:
+            return
+        freeze(self, knots=self.knots)
+        ends = (self.knots[:1], self.knots[-1:])
+        if ends != ((self.low,), (self.high,)) or not _rise(self.knots, strictly=True):
+            raise refusal("`knots` must increase from `low` to `high`", knots=self.knots)
+        if len(self.knots) != len(self.values):
+            counts = f"{len(self.knots)} and {len(self.values)}"
+            raise refusal("`knots` and `values` must be of equal length", counts)
 
     @classmethod
     def of(
@@ -251,7 +262,10 @@ class Interpolated(ElementaryLink):
         low: float,
         high: float,
         count: int = 1024,
-        **kwargs: float,
+        tolerance: float = 1e-6,
+        *,
+        scale: float = 1.0,
+        shift: float = 0.0,
     ) -> Self:
         """Returns the link of an increasing function, whose primitive need not be known.
 
@@ -260,28 +274,45 @@ class Interpolated(ElementaryLink):
                 table.
             low: The `x` below which the link is constant.
             high: The `x` above which the link is constant.
-            count: Number of cubics.
-            **kwargs: `scale` and `shift`.
+            count: Number of cubics; those that are farther from the function than `tolerance` are
+                halved until none is, or 8,192 are left.
+            tolerance: Largest difference from the function between the points, as a share of the
+                largest absolute value. A warning names a difference that stays larger, such as that
+                of a step.
+            scale: Stretches the link; positive.
+            shift: Moves the link to the right.
 
         Raises:
             ValueError: If the function decreases by more than the rounding of float32, a value is
                 not finite, or another argument is out of range.
         """
-        cls(low=low, high=high, values=[0.0] * 3, **kwargs)  # refuses them before the function
-        points = np.linspace(low, high, count + 1)
-        values = np.ravel(np.asarray(function(points), np.float64))
-        if len(values) != len(points):
-            counts = f"{len(values)} values of {len(points)}"
-            raise refusal("`function` must return a value for each `x`", counts)
-        for place in np.flatnonzero(~np.isfinite(values))[:1]:
-            raise refusal(
-                "`function` must return finite values", f"{values[place]} at x={points[place]:g}"
+        # which refuses them before the function is called
+        checked = cls(low=low, high=high, values=[0.0] * 3, scale=scale, shift=shift)
+        if count < 2:
+            raise refusal("`count` must be at least 2", count=count)
+        if not tolerance > 0.0:
+            raise refusal("`tolerance` must be positive", tolerance=tolerance)
+        knots = np.linspace(low, high, count + 1)
+        for _ in range(_HALVINGS):
+            x = np.interp(np.arange(4 * len(knots) - 3) / 4.0, np.arange(len(knots)), knots)
+            exact = _sampled(function, x)
+            values, largest = exact[::4], np.abs(exact).max()
+            apart = np.abs(_between(values, knots) - exact[:-1].reshape(-1, 4))[:, 1:].max(axis=1)
+            middle = x[2::4]
+            is_far = (apart > tolerance * largest) & (knots[:-1] < middle) & (middle < knots[1:])
+            if not is_far.any() or len(knots) + is_far.sum() > _MOST_CUBICS:
+                break
+            knots = np.sort(np.append(knots, middle[is_far]))
+        if apart.max() > tolerance * largest:
+            place = middle[np.argmax(apart)]
+            warnings.warn(
+                f"The link is off by up to {apart.max() / largest:.1e} of the largest value of "
+                f"`function`, near x={place:g}. Received: tolerance={tolerance:g}",
+                stacklevel=2,
             )
-        rising = np.maximum.accumulate(values)
-        for place in np.flatnonzero(rising - values > _ROUNDING * np.abs(values).max())[:1]:
-            fall = f"{rising[place]:g}, then {values[place]:g} at x={points[place]:g}"
-            raise refusal("`function` must not decrease", fall)
-        return cls(low=low, high=high, values=rising.tolist(), **kwargs)
+        is_even = len(x) == 4 * count + 1
+        points = None if is_even else x[::4].tolist()
+        return dataclasses.replace(checked, values=values.tolist(), knots=points)
 
     @property
     def phi_image(self) -> Interval:
@@ -289,95 +320,148 @@ class Interpolated(ElementaryLink):
 
     @property
     def phi_kinks(self) -> tuple[float, ...]:
-        return tuple(np.linspace(self.low, self.high, len(self.values)).tolist())
-
-    @property
-    def width(self) -> float:
-        """The distance between two points."""
-        return (self.high - self.low) / (len(self.values) - 1)
+        return tuple(self.knots or np.linspace(self.low, self.high, len(self.values)).tolist())
 
     def phi(self, x: Tensor) -> Tensor:
-        _, u, (h, _, *cubic) = self._at(self._inside(x))
-        return h + _rise_of(u, *cubic)
+        _, t, _, (h, _, *cubic) = self._at(self._inside(x))
+        return h + _rise_of(t, *cubic)
 
     def phi_potential(self, x: Tensor) -> Tensor:
         def within(x: Tensor) -> Tensor:
-            _, u, piece = self._at(x)
-            return _primitive(u, *piece)
+            _, t, (start, end), piece = self._at(x)
+            return _primitive(t, end - start, *piece)
 
         return bregman.capped_potential(within, self.phi, x, self.low, self.high)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        _, u, (_, _, first, second, third) = self._at(self._inside(x))
-        slope = first + u * (2.0 * second + u * 3.0 * third)
-        return slope * _clip_slope(x, self.low, self.high)
+        _, t, (start, end), (_, _, first, second, third) = self._at(self._inside(x))
+        rise = first + t * (2.0 * second + t * 3.0 * third)
+        return rise / (end - start) * _clip_slope(x, self.low, self.high)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.capped_divergence(self._area, self.phi, z, x, self.low, self.high)
 
     def _area(self, z: Tensor, x: Tensor) -> Tensor:
         """Adds the areas in the piece of `x`, in that of `z`, and between."""
-        (i, u, of_x), (j, v, of_z) = self._at(x), self._at(z)
+        (i, t, ends_x, of_x), (j, v, ends_z, of_z) = self._at(x), self._at(z)
         (h_x, _, *cubic_x), (h_z, _, *cubic_z) = of_x, of_z
-        at_x = h_x + _rise_of(u, *cubic_x)
+        width_x, width_z = ends_x[1] - ends_x[0], ends_z[1] - ends_z[0]
+        at_x = h_x + _rise_of(t, *cubic_x)
         # from `x` to the end of its piece that is nearer to `z`, from there to that of `z`
-        is_up = tf.cast(j > i, x.dtype)
-        a, b = self.width * is_up, self.width * (1.0 - is_up)
+        is_up = j > i
+        a, b = tf.cast(is_up, x.dtype), tf.cast(~is_up, x.dtype)
         at_a, at_b = h_x + _rise_of(a, *cubic_x), h_z + _rise_of(b, *cubic_z)
-        far = self.width * (j - i) + (b - a)
-        between = _primitive(b, *of_z) - _primitive(a, *of_x) - far * at_a
+        far = tf.where(is_up, ends_z[0], ends_z[1]) - tf.where(is_up, ends_x[1], ends_x[0])
+        between = _primitive(b, width_z, *of_z) - _primitive(a, width_x, *of_x) - far * at_a
         apart = (
-            _area(u, a - u, *cubic_x)
+            width_x * _area(t, a - t, *cubic_x)
             + far * (at_a - at_x)
-            + tf.where(tf.abs(j - i) > 1.0, tf.nn.relu(between), tf.zeros_like(u))
-            + (v - b) * (at_b - at_x)
-            + _area(b, v - b, *cubic_z)
+            + tf.where(tf.abs(j - i) > 1, tf.nn.relu(between), tf.zeros_like(t))
+            + width_z * (v - b) * (at_b - at_x)
+            + width_z * _area(b, v - b, *cubic_z)
         )
-        return tf.where(i == j, _area(u, v - u, *cubic_x), apart)
+        return tf.where(i == j, width_x * _area(t, v - t, *cubic_x), apart)
 
     def _inside(self, x: Tensor) -> Tensor:
         return tf.clip_by_value(x, self.low, self.high)
 
-    def _at(self, x: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The number of the piece of each `x`, the place within, and the piece."""
-        last = len(self.values) - 2.0
-        piece = tf.clip_by_value(tf.floor((x - self.low) / self.width), 0.0, last)
-        u = x - (self.low + self.width * piece)
-        index = tf.cast(tf.where(tf.math.is_nan(piece), tf.zeros_like(piece), piece), tf.int32)
-        rows = tf.gather(tf.constant(_cubics(self.values, self.low, self.width), x.dtype), index)
-        return piece, u, tf.unstack(rows, axis=-1)
+    def _at(self, x: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], list[Tensor]]:
+        """The number of the piece of each `x`, the share of it below `x`, its ends, and it."""
+        last = len(self.values) - 2
+        if self.knots is None:
+            piece = tf.floor((x - self.low) / (self.high - self.low) * (last + 1))
+            piece = tf.where(tf.math.is_nan(piece), tf.zeros_like(piece), piece)
+            index = tf.cast(tf.clip_by_value(piece, 0.0, float(last)), tf.int32)
+        else:
+            index = _last_below(tf.constant(self.knots[: last + 1], x.dtype), x)
+        table = _cubics(self.values, self.low, self.high, self.knots)
+        start, end, *piece = tf.unstack(tf.gather(tf.constant(table, x.dtype), index), axis=-1)
+        # pieces may be narrower than the rounding of their ends
+        t = tf.clip_by_value(tf.math.divide_no_nan(x - start, end - start), 0.0, 1.0)
+        return index, t, (start, end), piece
+
+
+def _sampled(
+    function: Callable[[NDArray[np.float64]], ArrayLike], x: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The values of an increasing function, checked, and without falls by rounding."""
+    values = np.ravel(np.asarray(function(x), np.float64))
+    if len(values) != len(x):
+        raise refusal(
+            "`function` must return a value for each `x`", f"{len(values)} values of {len(x)}"
+        )
+    for place in np.flatnonzero(~np.isfinite(values))[:1]:
+        raise refusal("`function` must return finite values", f"{values[place]} at x={x[place]:g}")
+    rising: NDArray[np.float64] = np.maximum.accumulate(values)
+    for place in np.flatnonzero(rising - values > _ROUNDING * np.abs(values).max())[:1]:
+        fall = f"{rising[place]:g}, then {values[place]:g} at x={x[place]:g}"
+        raise refusal("`function` must not decrease", fall)
+    return rising
+
+
+def _between(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values of the cubics at the start, a quarter, a half and three quarters of each piece."""
+    h, first, second, third = _pchip(values, knots)[:, :, np.newaxis]
+    t = np.arange(4.0) / 4.0
+    quarters: NDArray[np.float64] = h + t * (first + t * (second + t * third))
+    return quarters
+
+
+def _pchip(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The value at the start of each piece, and the cubic of its rise, by the share of its width.
+
+    The slopes are those of Fritsch and Butland, 1984.
+    """
+    width, rise = np.diff(knots), np.diff(values)
+    before, after = width[:-1] + 2.0 * width[1:], 2.0 * width[:-1] + width[1:]
+    with np.errstate(divide="ignore"):
+        slopes = rise / width
+        inner = (before + after) / (before / slopes[:-1] + after / slopes[1:])
+    outer = slopes[[0, -1]] - slopes[[1, -2]]
+    outer *= width[[0, -1]] / (width[[0, -1]] + width[[1, -2]])
+    ends = np.maximum(slopes[[0, -1]] + outer, 0.0)
+    slopes = np.concatenate([ends[:1], inner, ends[1:]])
+    start, end = slopes[:-1] * width, slopes[1:] * width
+    return np.stack([values[:-1], start, 3.0 * rise - 2.0 * start - end, start + end - 2.0 * rise])
 
 
 @functools.lru_cache(maxsize=16)
-def _cubics(values: tuple[float, ...], low: float, width: float) -> NDArray[np.float64]:
-    """The value and the primitive at the start of each piece, and the cubic of its rise."""
-    h, w = np.array(values), width
-    rise = np.diff(h) / w
-    with np.errstate(divide="ignore"):  # slopes of Fritsch and Butland, 1984
-        inner = 2.0 / (1.0 / rise[:-1] + 1.0 / rise[1:])
-    ends = np.maximum(1.5 * rise[[0, -1]] - 0.5 * rise[[1, -2]], 0.0)
-    slopes = np.concatenate([ends[:1], inner, ends[1:]])
-    start, end = slopes[:-1], slopes[1:]
-    second = (3.0 * rise - 2.0 * start - end) / w
-    third = (start + end - 2.0 * rise) / w**2
-    areas = w * (h[:-1] + w * (start / 2.0 + w * (second / 3.0 + w * third / 4.0)))
+def _cubics(
+    values: tuple[float, ...], low: float, high: float, knots: tuple[float, ...] | None
+) -> NDArray[np.float64]:
+    """The ends of each piece, the value and the primitive at its start, and the cubic."""
+    at = np.linspace(low, high, len(values)) if knots is None else np.array(knots)
+    h, first, second, third = _pchip(np.array(values), at)
+    areas = np.diff(at) * (h + first / 2.0 + second / 3.0 + third / 4.0)
     primitive = h[0] * low + np.append(0.0, np.cumsum(areas[:-1]))
-    return np.stack([h[:-1], primitive, start, second, third], axis=1)
+    return np.stack([at[:-1], at[1:], h, primitive, first, second, third], axis=1)
 
 
-def _primitive(u: Tensor, h: Tensor, primitive: Tensor, *cubic: Tensor) -> Tensor:
-    """The primitive at `u` within a piece."""
-    return primitive + h * u + _area(tf.zeros_like(u), u, *cubic)
+def _last_below(knots: Tensor, x: Tensor) -> Tensor:
+    """The number of the last of increasing knots that is at most `x`; 0 if there is none.
+
+    Under XLA `tf.searchsorted` compares each `x` with each knot.
+    """
+    index = tf.zeros_like(x, tf.int32)
+    for step in (2**n for n in reversed(range((len(knots) - 1).bit_length()))):
+        trial = tf.minimum(index + step, len(knots) - 1)
+        index = tf.where(tf.gather(knots, trial) <= x, trial, index)
+    return index
 
 
-def _rise_of(u: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
-    """The rise of a cubic from 0 to `u`."""
-    return u * (first + u * (second + u * third))
+def _primitive(t: Tensor, width: Tensor, h: Tensor, primitive: Tensor, *cubic: Tensor) -> Tensor:
+    """The primitive at a share `t` of a piece."""
+    return primitive + width * (h * t + _area(tf.zeros_like(t), t, *cubic))
 
 
-def _area(u: Tensor, d: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
-    """The integral of the rise of a cubic from `u`, between `u` and `u + d`."""
-    curved = second * (u + d / 3.0) + third * (1.5 * u * u + u * d + d * d / 4.0)
+def _rise_of(t: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
+    """The rise of a cubic from 0 to `t`."""
+    return t * (first + t * (second + t * third))
+
+
+def _area(t: Tensor, d: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
+    """The integral of the rise of a cubic from `t`, between `t` and `t + d`."""
+    curved = second * (t + d / 3.0) + third * (1.5 * t * t + t * d + d * d / 4.0)
     return tf.square(d) * (first / 2.0 + curved)
 
 
@@ -396,8 +480,6 @@ def _rise(*series: Sequence[float], strictly: bool = False) -> bool:
 
 class _StepLink(ElementaryLink):
     """A sum of steps, with half the height at each threshold."""
-
-    phi_has_inverse = False
 
     @property
     def steps(self) -> tuple[tuple[float, float], ...]:
@@ -419,7 +501,7 @@ class _StepLink(ElementaryLink):
         return sum(height * tf.maximum(x - t, 0.0) for t, height in self.steps)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.zeros_like(x)
+        return tf.where(tf.math.is_nan(x), x, 0.0)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return sum(

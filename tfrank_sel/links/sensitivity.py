@@ -13,6 +13,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
+from tfrank_sel.arguments import check_object, number_array
 from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.links.composite import CompositeSoftmax
 from tfrank_sel.refusals import refusal
@@ -77,7 +78,9 @@ def bust(
         >>> round(links.bust(high, score=3.0, step=0.5, interval=(-5, 5), observed=low), 4)
         2.9249
     """
-    rise = _apply(link, score + step) - _apply(link, score)
+    check_object("link", link, Link)
+    start, d = number_array("score", score), number_array("step", step)
+    rise = _apply(link, start + d) - _apply(link, start)
     return float(rise / _total(link, interval, observed))
 
 
@@ -101,7 +104,10 @@ def blust(link: Link, score: float, interval: Interval, observed: ArrayLike | No
         >>> links.blust(links.Identity(), score=2.0, interval=(-5, 5))
         0.1
     """
-    return float(_apply(link.slope, score) / _total(link, interval, observed))
+    check_object("link", link, Link)
+    return float(
+        _apply(link.slope, number_array("score", score)) / _total(link, interval, observed)
+    )
 
 
 def llust(link: Link, score: float, interval: Interval, observed: ArrayLike | None = None) -> float:
@@ -127,7 +133,9 @@ def llust(link: Link, score: float, interval: Interval, observed: ArrayLike | No
         >>> round(links.llust(links.Identity(), score=2.0, interval=(-5, 5)), 3)
         0.048
     """
-    moment = score**2 * _apply(link.slope, score)
+    check_object("link", link, Link)
+    at = number_array("score", score)
+    moment = at**2 * _apply(link.slope, at)
     return float(moment / _total(link, interval, observed, in_square=True))
 
 
@@ -149,8 +157,13 @@ def class_sensitivity(
         >>> links.class_sensitivity(high, [-3.0, 0.0, 3.0]).round(3).tolist()
         [0.0, 0.001, 2.261]
     """
-    s = tf.constant([scores], tf.float64)
-    w = tf.ones_like(s) if weights is None else tf.constant([weights], tf.float64)
+    check_object("link", link, CompositeSoftmax)
+    arrays = [number_array("scores", scores)]
+    arrays.append(np.ones_like(arrays[0]) if weights is None else number_array("weights", weights))
+    if arrays[0].ndim != 1 or arrays[0].shape != arrays[1].shape:
+        shapes = {"scores": arrays[0].shape, "weights": arrays[1].shape}
+        raise refusal("`scores` and `weights` must be [items]", **shapes)
+    s, w = (tf.constant([x]) for x in arrays)
     sensitivity: Array = link.sensitivity(s, tf.ones_like(s, tf.bool), w)[0].numpy()
     return sensitivity
 
@@ -183,16 +196,17 @@ def sensitivity_table(
         0  1.0000 0.0067 0.0000
         4 27.3082 0.1840 0.1732
     """
+    check_object("link", link, Link)
     return [
         Sensitivity(
-            score=float(score),
+            score=score,
             link=float(_apply(link, score)),
             slope=float(_apply(link.slope, score)),
             bust=bust(link, score, step, interval, observed),
             blust=blust(link, score, interval, observed),
             llust=llust(link, score, interval, observed),
         )
-        for score in scores
+        for score in np.ravel(number_array("scores", scores)).tolist()
     ]
 
 
@@ -206,15 +220,16 @@ def constant_predictor(
 
     Args:
         link: The link of a scalar loss, or that of a list.
-        scores: Observed scores, `[size]`; for a composite Softmax, lists of scores,
-            `[size, classes]`.
+        scores: Observed scores, `[size]`, in which NaN is padding; for a composite Softmax, lists
+            of scores, `[size, classes]`, in which a row of NaN is padding.
         weights: The weight of each score or list, `[size]`; 1 if `None`.
 
     Returns:
         The constant: a number, or one for each class.
 
     Raises:
-        ValueError: If the shapes do not match, or there is no score with positive weight.
+        ValueError: If the shapes do not match, a number is not finite and no padding, a weight is
+            negative, or there is no score with positive weight.
 
     Example:
         >>> import keras
@@ -230,6 +245,7 @@ def constant_predictor(
     """
     if isinstance(link, CompositeSoftmax):
         return _best_list(link, *_weighted(weights, 2, scores=scores))
+    check_object("link", link, Link)
     s, w = _weighted(weights, 1, scores=scores)
     return np.array(_best_bias(link, np.zeros_like(s), s, w))
 
@@ -247,14 +263,15 @@ def best_bias(
     Args:
         link: The link of a scalar loss.
         predicted: Predicted scores, `[size]`.
-        observed: Observed scores, `[size]`.
+        observed: Observed scores, `[size]`; NaN is padding, whatever is predicted there.
         weights: The weight of each score, `[size]`; 1 if `None`.
 
     Returns:
         The bias.
 
     Raises:
-        ValueError: If the shapes do not match, or there is no score with positive weight.
+        ValueError: If the shapes do not match, a number is not finite and no padding, a weight is
+            negative, or there is no score with positive weight.
 
     Example:
         >>> observed = [-4.0, -3.0, 4.0]  # a model has two low scores too high, a high one too low
@@ -268,13 +285,17 @@ def best_bias(
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446):
         underspecification. Proposition 1 is the case of equal predictions.
     """
+    check_object("link", link, Link)
     return _best_bias(link, *_weighted(weights, 1, predicted=predicted, observed=observed))
 
 
 def _weighted(weights: ArrayLike | None, rank: int, **arrays: ArrayLike) -> list[Array]:
-    """Returns the rows of positive weight of each array, and their shares of the weight."""
-    values = [np.asarray(x, np.float64) for x in arrays.values()]
-    w = np.ones(values[0].shape[:1]) if weights is None else np.asarray(weights, np.float64)
+    """Returns the rows of positive weight of each array, and their shares of the weight.
+
+    NaN in the last array is padding; elsewhere it is refused.
+    """
+    values = [number_array(name, x) for name, x in arrays.items()]
+    w = np.ones(values[0].shape[:1]) if weights is None else number_array("weights", weights)
     shapes = [x.shape for x in values]
     if len(shapes[0]) != rank or len({*shapes}) > 1 or w.shape != shapes[0][:1]:
         names = "`" + "` and `".join(arrays) + "`"
@@ -282,9 +303,16 @@ def _weighted(weights: ArrayLike | None, rank: int, **arrays: ArrayLike) -> list
             f"{names} must have {rank} axes, and `weights` must be as long as the first",
             ", ".join(f"{x}.shape={np.shape(y)}" for x, y in {**arrays, "weights": w}.items()),
         )
-    kept = w > 0.0
+    if not (np.all(w >= 0.0) and np.all(np.isfinite(w))):
+        raise refusal("`weights` must be finite and at least 0", weights=w.min())
+    padding = np.isnan(values[-1]).all(axis=tuple(range(1, rank)))
+    kept = (w > 0.0) & ~padding
     if not kept.any():
         raise refusal("`weights` must be positive for at least one score", "none")
+    for name, x in zip(arrays, values, strict=True):
+        for place in np.flatnonzero(~np.isfinite(x[kept]))[:1]:
+            expected = f"`{name}` must be finite, except for padding, which is NaN"
+            raise refusal(expected, np.ravel(x[kept])[place])
     return [*(x[kept] for x in values), w[kept] / w[kept].sum()]
 
 
@@ -350,10 +378,26 @@ def _second_moment(link: Link, interval: Interval) -> float:
     low, high = interval
     ends = [low, *(k for k in sorted(link.kinks) if low < k < high), high]
     nodes, weights = np.polynomial.legendre.leggauss(16)
-    edges = np.concatenate([np.linspace(a, b, 65) for a, b in itertools.pairwise(ends)])
-    width = np.diff(edges)[:, np.newaxis] / 2.0
-    w = (edges[:-1] + edges[1:])[:, np.newaxis] / 2.0 + width * nodes
-    integral = float(np.sum(width * weights * w * _apply(link, w)))
+    edges = np.concatenate([np.linspace(a, b, 9) for a, b in itertools.pairwise(ends)])
+
+    def integrals(a: Array, b: Array) -> Array:
+        width = (b - a)[:, np.newaxis] / 2.0
+        w = (a + b)[:, np.newaxis] / 2.0 + width * nodes
+        return np.asarray(np.sum(width * weights * w * _apply(link, w), axis=1))
+
+    a, b, integral = edges[:-1], edges[1:], 0.0
+    whole = integrals(a, b)
+    exact = 1e-13 * np.sum(np.abs(whole))
+    for _ in range(60):  # pieces that differ from their halves are halved, down to those of a step
+        middle = 0.5 * (a + b)
+        halves = np.stack([integrals(a, middle), integrals(middle, b)])
+        is_far = np.abs(halves.sum(axis=0) - whole) > exact
+        integral += float(halves[:, ~is_far].sum())
+        a, b = np.stack([a, middle])[:, is_far].ravel(), np.stack([middle, b])[:, is_far].ravel()
+        whole = halves[:, is_far].ravel()
+        if not is_far.any():
+            break
+    integral += float(whole.sum())
     at_ends = np.array([low, high])
     edge = at_ends**2 * _apply(link, at_ends)
     return float(edge[1] - edge[0] - 2.0 * integral)
@@ -363,16 +407,17 @@ def _total(
     link: Link, interval: Interval, observed: ArrayLike | None, in_square: bool = False
 ) -> float:
     """Integrates `h'`, or `w**2 * h'(w)`, over the interval, or over its length by a sample."""
-    low, high = interval
-    if not low < high:
-        raise refusal("`interval` must be increasing", interval=interval)
+    ends = number_array("interval", interval)
+    if ends.shape != (2,) or not np.all(np.isfinite(ends)) or not ends[0] < ends[1]:
+        raise refusal("`interval` must be increasing, two finite numbers", interval=interval)
+    low, high = ends
     if observed is None:
         rise = float(_apply(link, high) - _apply(link, low))
         total, place = rise, f"on the interval {interval}"
         if in_square and rise > 0.0:
             total = _second_moment(link, interval)
     else:
-        w = np.asarray(observed, np.float64)
+        w = number_array("observed", observed)
         w = w[~np.isnan(w)]
         slopes = _apply(link.slope, w) * (w**2 if in_square else 1.0)
         total, place = (high - low) * float(np.sum(slopes)) / max(w.size, 1), "at `observed`"

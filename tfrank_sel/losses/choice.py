@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
+from tfrank_sel.arguments import number_array
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import ElementaryLink, Link
 from tfrank_sel.links.combinators import Scaled
@@ -148,10 +149,11 @@ def design(
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
         tables 1, H.1 and H.2, corrected by measurement.
     """
-    if sensitivity not in get_args(Wanted):
-        raise refusal(
-            f"`sensitivity` must be one of {', '.join(get_args(Wanted))}", repr(sensitivity)
-        )
+    if not isinstance(sensitivity, str) or sensitivity not in get_args(Wanted):
+        names = ", ".join(get_args(Wanted))
+        given = repr(sensitivity) if isinstance(sensitivity, str) else type(sensitivity).__name__
+        way_out = "" if isinstance(sensitivity, str) else ". Pass labels as `scores=`"
+        raise refusal(f"`sensitivity` must be one of {names}{way_out}", given)
     if width is not None and not 0.0 < width < np.inf:
         raise refusal("`width` must be positive and finite", width=width)
     if ranking and sensitivity == "low_norm":
@@ -411,7 +413,7 @@ def _lists(scores: ArrayLike, share: float) -> Array:
     """Scores of lists in float64, if they are not all the same."""
     if not 0.0 < share < 0.5:
         raise refusal("`share` must be in (0, 0.5)", share=share)
-    lists = np.atleast_2d(np.asarray(scores, np.float64))
+    lists = np.atleast_2d(number_array("scores", scores))
     valid = lists[~np.isnan(lists)]
     if lists.ndim != 2 or not np.all(np.isfinite(valid)) or len(np.unique(valid)) < 2:
         raise refusal(

@@ -18,6 +18,7 @@ from tfrank_sel.losses.bases import (
 )
 from tfrank_sel.losses.targets import BY_SHARES
 from tfrank_sel.ops import bregman, masking
+from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -79,6 +80,9 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
         upper: The score that labels above it count as, such as the cap of a duration.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
+    Raises:
+        ValueError: If `lower` is not below `upper`.
+
     Inputs: as in `ListwiseLoss`, but any real number is a valid label, and NaN is padding, unless
     there is a `min_label`.
 
@@ -101,6 +105,11 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
 
     compares_items = False
     takes_classes = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.lower < self.upper:
+            raise refusal("`lower` must be below `upper`", lower=self.lower, upper=self.upper)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the squared errors of the items, and normalises them."""

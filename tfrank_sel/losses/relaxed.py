@@ -4,6 +4,7 @@ import abc
 import functools
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
@@ -31,7 +32,8 @@ class RelaxedLoss(ListwiseLoss):
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
-        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+        ValueError: If `temperature` is not positive, values of `link` are outside [0, 1], or those
+            of two opposite differences do not add up to 1.
     """
 
     ignores_level = True
@@ -50,6 +52,12 @@ class RelaxedLoss(ListwiseLoss):
         low, high = self.link.image
         if not 0.0 <= low <= high <= 1.0:
             raise refusal("`link` must have its values in [0, 1]", link=self.link)
+        with tf.init_scope():
+            far = tf.constant(np.logspace(-3.0, 3.0, 61))
+            both = self.link(far) + self.link(-far)
+        if not np.allclose(both, 1.0, rtol=0.0, atol=1e-5):
+            expected = "`link` must be defined everywhere, with link(-d) = 1 - link(d)"
+            raise refusal(expected, link=self.link)
 
     def ranks(self, x: Tensor, among: Tensor) -> Tensor:
         """Computes soft ranks among the items `among`, by scores over the temperature."""
@@ -103,7 +111,8 @@ class ApproxDCGLoss(RelaxedMetricLoss):
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
-        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+        ValueError: If `temperature` is not positive, values of `link` are outside [0, 1], or those
+            of two opposite differences do not add up to 1.
 
     Example:
         >>> loss = losses.ApproxDCGLoss()
@@ -154,7 +163,8 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
-        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+        ValueError: If `temperature` is not positive, values of `link` are outside [0, 1], or those
+            of two opposite differences do not add up to 1.
 
     Example:
         >>> loss = losses.ApproxNDCGLoss()
@@ -205,7 +215,8 @@ class ApproxMRRLoss(RelaxedMetricLoss):
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
-        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+        ValueError: If `temperature` is not positive, values of `link` are outside [0, 1], or those
+            of two opposite differences do not add up to 1.
 
     Example:
         >>> loss = losses.ApproxMRRLoss()
@@ -249,7 +260,8 @@ class ApproxAPLoss(RelaxedMetricLoss):
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
-        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+        ValueError: If `temperature` is not positive, values of `link` are outside [0, 1], or those
+            of two opposite differences do not add up to 1.
 
     Example:
         >>> loss = losses.ApproxAPLoss()

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.links import convexity
-from tfrank_sel.links.base import Link
+from tfrank_sel.links.base import Link, nearest
 from tfrank_sel.links.combinators import check_invertible
 from tfrank_sel.links.composite import CompositeSigmoid, CompositeSoftmax
 from tfrank_sel.losses.bases import ScoreLoss
@@ -251,7 +251,8 @@ class FenchelYoungLoss(ScoreLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each item from the score of its target."""
-        return masking.masked_mean(weights * self._areas(scores, labels), mask)
+        targets = nearest(labels, self.link.image, tf.float64)
+        return masking.masked_mean(weights * self._areas(scores, targets), mask)
 
     @in_float64
     def _areas(self, z: Tensor, y: Tensor) -> Tensor:
@@ -259,14 +260,10 @@ class FenchelYoungLoss(ScoreLoss):
 
         @tf.custom_gradient
         def f(z: Tensor, y: Tensor) -> tuple[Tensor, object]:
-            s = self.link.inverse(y)
-            # the limit of a hard target is reached long before a million
-            s = tf.where(tf.math.is_inf(s), 1e6 * tf.sign(s), s)
-
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-                return upstream * (self.link(z) - y), -upstream * (z - s)
+                return upstream * (self.link(z) - y), -upstream * (z - self.link.inverse(y))
 
-            return self.link.area(z, s), gradient
+            return self.link.excess(z, y), gradient
 
         return f(z, y)
 

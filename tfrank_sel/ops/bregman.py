@@ -129,6 +129,12 @@ def sigmoid(x: Tensor) -> Tensor:
     return tf.where(x < 0.0, exp, 1.0) / (1.0 + exp)
 
 
+def sigmoid_difference(z: Tensor, x: Tensor) -> Tensor:
+    """Computes `sigmoid(z) - sigmoid(x)`, by the complements of both for a positive `x`."""
+    side = tf.where(x > 0.0, -tf.ones_like(x), 1.0)
+    return side * (sigmoid(side * z) - sigmoid(side * x))
+
+
 def sigmoid_slope(x: Tensor) -> Tensor:
     """Computes `sigmoid(x) * (1 - sigmoid(x))`, without cancellation."""
     exp = tf.exp(-tf.abs(x))
