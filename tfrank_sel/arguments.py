@@ -7,13 +7,13 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.refusals import question, received, refusal
 
 # a bound of an interval, which may be infinite; a `float` must be finite
 Bound: TypeAlias = Annotated[float, "a number, finite or not, but not NaN"]
@@ -78,7 +78,7 @@ class Checked:
     are checked by the annotations of the bases.
 
     Raises:
-        TypeError: If an argument has the wrong type.
+        TypeError: If an argument has the wrong type, or there is none of that name.
         ValueError: If a number is NaN, a `float` is infinite, or a number is outside of the `Range`
             of its annotation.
     """
@@ -88,6 +88,7 @@ class Checked:
         take_plain(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        _check_names(cls, kwargs)
         for name, value in given(cls, args, kwargs).items():
             _check(cls, name, value)
         make: Callable[..., Self] = super().__new__
@@ -199,6 +200,18 @@ def declared(cls: type) -> Mapping[str, Argument]:
     return types.MappingProxyType(arguments)
 
 
+@functools.cache
+def _passes_on_to_keras(cls: type) -> bool:
+    """Whether a constructor passes other arguments on to a class of Keras."""
+    for base in (c for c in cls.__mro__ if "__init__" in vars(c)):
+        if not issubclass(base, Checked):
+            break
+        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return False
+    return True
+
+
 def given(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values passed in a call of a constructor, by argument name."""
     return {**dict(zip(declared(cls), args, strict=False)), **kwargs}
@@ -262,6 +275,14 @@ _WORDS = {
     types.NoneType: "None",
     Any: "anything",
 }
+
+
+def _check_names(cls: type, names: Iterable[str]) -> None:
+    known = declared(cls)
+    unknown = [name for name in names if name not in {*known, *OF_KERAS}]
+    if unknown and not _passes_on_to_keras(cls):
+        expected = f"{cls.__name__} takes {', '.join(known)}.{question(unknown[0], known)}"
+        raise TypeError(received(expected, *unknown))
 
 
 def _check(cls: type, name: str, value: Any) -> None:

@@ -6,12 +6,11 @@ A list is two matrices: numbers `[list_size, num_features]`, NaN if missing, and
 """
 
 import dataclasses
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.refusals import refusal
+from tfrank_sel.refusals import question, refusal
 
 MEAN, REFUSE = "mean", "refuse"
 LARGEST_ID = 2**24  # float32 holds every integer up to this
@@ -325,8 +324,7 @@ def of_config(config: Mapping[str, Any] | str) -> Feature:
     options = {"type": config} if isinstance(config, str) else dict(config)
     name = options.pop("type", None)
     if name not in TYPES:
-        near = difflib.get_close_matches(str(name), TYPES, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = question(str(name), TYPES)
         raise refusal(f"`type` must be one of {', '.join(TYPES)}.{hint}", repr(name))
     fields = {field.name: field for field in dataclasses.fields(TYPES[name])}
     needed = [x for x, field in fields.items() if field.default is dataclasses.MISSING]

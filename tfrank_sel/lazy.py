@@ -16,22 +16,36 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TypeVar
 
-from tfrank_sel.refusals import missing, received
+from tfrank_sel.refusals import missing, question, received
 
 
-def names(namespace: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
-    """Returns the result of `dir` for a package: its exports, without its internal modules.
+def public(
+    namespace: Mapping[str, Any], modules: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns `__getattr__` and `__dir__` for a package: its exports, without internal modules.
 
     Args:
         namespace: The `globals()` of the package.
         modules: Names of the modules that it exports.
     """
-    shown = {
-        name
-        for name, value in namespace.items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
-    return sorted(shown | set(modules))
+
+    def attribute(name: str) -> Any:
+        raise _no_attribute(namespace["__name__"], name, names())
+
+    def names() -> list[str]:
+        exports = {
+            name
+            for name, value in namespace.items()
+            if not name.startswith("_") and not isinstance(value, ModuleType)
+        }
+        return sorted(exports | set(modules))
+
+    return attribute, names
+
+
+def _no_attribute(package: str, name: str, names: Iterable[str]) -> AttributeError:
+    hint = "" if name.startswith("_") else question(name, names)
+    return AttributeError(f"module {package!r} has no attribute {name!r}.{hint}")
 
 
 def imports(
@@ -48,7 +62,7 @@ def imports(
 
     def attribute(name: str) -> Any:
         if name not in modules and name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise _no_attribute(package, name, {*modules, *homes})
         try:
             module = importlib.import_module(f".{homes.get(name, name)}", package)
         except ModuleNotFoundError as error:

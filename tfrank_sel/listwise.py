@@ -24,6 +24,7 @@ from tfrank_sel.ops import class_labels
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import UNSET, Frozen, Named
 
+LONGEST_TEXT = 60  # characters of a value in a message
 _FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, np.ufunc, type
 _VALUES = (*_FUNCTIONS, numbers.Number, str, bytes, type(None), tf.DType, enum.Enum)
 
@@ -73,8 +74,13 @@ class ListBatch(NamedTuple):
         if keras_mask is not None:
             mask &= tf.cast(keras_mask, tf.bool)
         item_weights, list_weights = _split_weights(weights)
+        labels = tf.where(mask, labels, 0.0)
+        is_held = tf.reduce_max(labels, axis=1) < math.inf
+        if min_label < 0.0:
+            is_held &= tf.reduce_min(labels, axis=1) > -math.inf
+        list_weights = tf.where(is_held, list_weights, math.nan)
         return cls(
-            labels=tf.where(mask, labels, 0.0),
+            labels=labels,
             scores=tf.where(mask, scores, 0.0),
             mask=mask,
             weights=tf.where(mask, item_weights, 0.0),
@@ -129,6 +135,9 @@ class Listwise(Named, abc.ABC):
 
     def of_positions(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         """Reads positions of sequences as lists, where the formula takes indices."""
+        y_true, y_pred = _numbers("y_true", y_true), _numbers("y_pred", y_pred)
+        if sample_weight is not None:
+            sample_weight = _numbers("sample_weight", sample_weight)
         if not self.takes_classes:
             return y_true, y_pred, sample_weight
         if self.takes_any_index:
@@ -178,6 +187,22 @@ def _value(x: Any) -> Hashable:
     if isinstance(x, _VALUES):
         return type(x), x
     raise TypeError(f"{type(x).__name__} may change")
+
+
+def _numbers(name: str, x: Any) -> Any:
+    """Returns an argument, of which all but an array of numbers is converted."""
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biuf":
+        return x  # without a copy
+    try:
+        is_tensor = tf.is_tensor(x) or isinstance(x, tf.RaggedTensor)
+        tensor = x if is_tensor else tf.convert_to_tensor(x)
+        if tensor.dtype != tf.string:
+            return tensor
+    except (TypeError, ValueError):
+        pass  # no array
+    text = " ".join(repr(x).split())
+    shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+    raise refusal(f"`{name}` must be an array of numbers", shown)
 
 
 def as_lists(x: Any) -> Any:

@@ -1,8 +1,9 @@
 """The sentence of a refusal: what must hold, and what was received, or what to install."""
 
 import contextlib
+import difflib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 
@@ -28,6 +29,23 @@ def received(expected: str, *values: object, **named: object) -> str:
 def refusal(expected: str, *values: object, **named: object) -> ValueError:
     """Returns the error with the text of `received`."""
     return ValueError(received(expected, *values, **named))
+
+
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """Returns up to three of the names that are spelt most like another, in upper or lower case."""
+    by_lower = {x.lower(): x for x in names}
+    return [by_lower[x] for x in difflib.get_close_matches(name.lower(), by_lower)]
+
+
+def question(name: str, names: Iterable[str]) -> str:
+    """Asks for the names that were perhaps meant, after a space; empty if none is near.
+
+    Example:
+        >>> question("topk", ["k", "top_k"])
+        " Did you mean 'top_k'?"
+    """
+    near = " or ".join(map(repr, nearest(name, names)))
+    return f" Did you mean {near}?" if near else ""
 
 
 def missing(error: ImportError) -> str:

@@ -30,6 +30,4 @@ from tfrank_sel.clicks.propensities import (
     estimate as estimate,
 )
 
-
-def __dir__() -> list[str]:
-    return lazy.names(globals())
+__getattr__, __dir__ = lazy.public(globals())

@@ -1,7 +1,6 @@
 """Lists to rank: named features of any type, without labels."""
 
 import datetime
-import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from tfrank_sel.data.formats import arrays, rows, tables
 from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.refusals import question, received, refusal
 
 # A training table has this column, too; no feature has such a name.
 _QUERY = "\0query"
@@ -137,9 +136,8 @@ def _columns(items: Any) -> tuple[dict[str, Any], int]:
 def _check_names(names: Iterable[str], accepted: Sequence[str], where: str) -> None:
     for name in names:
         if name not in accepted:
-            near = difflib.get_close_matches(str(name), accepted)
-            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            expected = f"expected in {where} only {', '.join(accepted) or 'nothing'}.{hint}"
+            expected = f"expected in {where} only {', '.join(accepted) or 'nothing'}."
+            expected += question(str(name), accepted)
             raise InputError("request", received(expected, repr(name)))
 
 

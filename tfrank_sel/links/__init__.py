@@ -66,6 +66,4 @@ from tfrank_sel.links.sensitivity import (
     sensitivity_table as sensitivity_table,
 )
 
-
-def __dir__() -> list[str]:
-    return lazy.names(globals(), ["labels"])
+__getattr__, __dir__ = lazy.public(globals(), ["labels"])

@@ -90,6 +90,4 @@ from tfrank_sel.losses.topk import (
     recall_structured as recall_structured,
 )
 
-
-def __dir__() -> list[str]:
-    return lazy.names(globals(), ["lambdas", "margin", "targets"])
+__getattr__, __dir__ = lazy.public(globals(), ["lambdas", "margin", "targets"])

@@ -145,11 +145,11 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
         """Returns the losses of the lists, which `__call__` computed."""
         return y_pred
 
-    def _of_labels(self, *given: Any) -> tuple[Tensor, Tensor]:
+    def _of_labels(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Tensor, Tensor]:
         """Computes the loss and the weight of each list from labels of items."""
-        batch = self.batch_of(*given, self.dtype)
+        batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
         is_valid = tf.reduce_any(batch.mask, axis=1)
-        are_indices = self.takes_classes and class_labels.are_given(*given[:2])
+        are_indices = self.takes_classes and class_labels.are_given(y_true, y_pred)
         weights = weights_of_valid(batch.list_weights, is_valid, self.reduction, are_indices)
         return self.checked(batch.labels, batch.scores, batch.mask, batch.weights), weights
 

@@ -11,6 +11,4 @@ from tfrank_sel.objectives.boosters import (
 from tfrank_sel.objectives.criteria import torch as torch
 from tfrank_sel.objectives.derivatives import Derivatives as Derivatives
 
-
-def __dir__() -> list[str]:
-    return lazy.names(globals())
+__getattr__, __dir__ = lazy.public(globals())

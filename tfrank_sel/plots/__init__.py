@@ -10,6 +10,4 @@ with refusals.needed("`tfrank_sel.plots`", "plots"):
         draw_sensitivity as draw_sensitivity,
     )
 
-
-def __dir__() -> list[str]:
-    return lazy.names(globals())
+__getattr__, __dir__ = lazy.public(globals())

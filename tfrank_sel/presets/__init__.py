@@ -3,6 +3,4 @@
 from tfrank_sel import lazy
 from tfrank_sel.presets import tfr as tfr, tfrs as tfrs
 
-
-def __dir__() -> list[str]:
-    return lazy.names(globals(), ["tfr", "tfrs"])
+__getattr__, __dir__ = lazy.public(globals(), ["tfr", "tfrs"])

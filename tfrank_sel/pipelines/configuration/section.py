@@ -1,6 +1,5 @@
 """Base of the sections of a configuration: fields, their options, and errors that name the key."""
 
-import difflib
 import inspect
 import os
 import typing
@@ -11,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from tfrank_sel.arguments import MOST_NAMED
-from tfrank_sel.refusals import received
+from tfrank_sel.refusals import nearest, received
 
 PATH, REPEATED = "path", "repeated"  # kinds of values, in the annotation of a field
 
@@ -128,7 +127,7 @@ def choices(name: str, accepted: Iterable[str]) -> str:
         "epochs, seed. Received: 'epoch'"
     """
     names = list(accepted)
-    near = difflib.get_close_matches(name, names, n=3)
+    near = nearest(name, names)
     ordered = [*near, *(x for x in names if x not in near)]
     more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
     return received(f"{', '.join(ordered[:MOST_NAMED])}{more}", repr(name))

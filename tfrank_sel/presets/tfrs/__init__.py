@@ -8,6 +8,4 @@ from tfrank_sel import lazy
 from tfrank_sel.presets.tfrs import layers as layers, metrics as metrics, tasks as tasks
 from tfrank_sel.presets.tfrs.models import Model as Model
 
-
-def __dir__() -> list[str]:
-    return lazy.names(globals(), ["layers", "metrics", "tasks"])
+__getattr__, __dir__ = lazy.public(globals(), ["layers", "metrics", "tasks"])
