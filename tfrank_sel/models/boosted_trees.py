@@ -82,7 +82,7 @@ def of_catboost(model: Any) -> Forest:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "model.json")
         model.save_model(str(path), format="json")
-        dump = json.loads(path.read_text())
+        dump = json.loads(path.read_text(encoding="utf-8"))
     if others := dump["features_info"].keys() - {"float_features"}:
         raise refusal("Expected only numerical features", ", ".join(sorted(others)))
     scale, bias = dump["scale_and_bias"]

@@ -492,7 +492,7 @@ def _write(path: Path, config: dict[str, Any], arrays: dict[str, Any], matrix: A
     parts = {"indptr": matrix.indptr, "indices": matrix.indices, "gains": matrix.data}
     stored = {name: x for name, x in {**arrays, **parts}.items() if x is not None}
     with kept.folder(pathlib.Path(path), _KIND) as written:
-        (written / _CONFIG).write_text(json.dumps(config, indent=1))
+        (written / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
         np.savez(written / _ARRAYS, **stored)
 
 
