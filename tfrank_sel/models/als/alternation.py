@@ -138,6 +138,7 @@ class ItemSolver(Checked, keras.callbacks.Callback):
         step, self.model.train_function = self.model.train_function, plain
 
         def of_others(batches: Any) -> Any:
+            self.model.train_function = plain
             self._check_weights(batches.element_spec)
             was_trainable = loss.items.trainable
             loss.items.trainable = False
@@ -145,7 +146,6 @@ class ItemSolver(Checked, keras.callbacks.Callback):
                 return step(batches)
             finally:
                 loss.items.trainable = was_trainable
-                self.model.train_function = plain
 
         self._step = of_others
 
