@@ -153,8 +153,9 @@ def test_a_file_is_short_and_says_what_it_is() -> None:
 
 # of code, by package; whoever needs more takes away elsewhere, or says in the change why not. The
 # last rise: a client without TensorFlow, answers of engines that lack documents, sensitivity among
-# scores of one's own, times of sequences, identifiers and days that `config` proposes
-CEILINGS = {"tfrank_sel": 37_910, "tests": 34_140}
+# scores of one's own, times of sequences, identifiers and days that `config` proposes, refused
+# calls that change nothing, weights of `ItemSolver`, trees in graphs, encodings
+CEILINGS = {"tfrank_sel": 38_080, "tests": 34_340}
 
 
 @pytest.mark.parametrize("folder", CEILINGS)

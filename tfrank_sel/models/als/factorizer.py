@@ -126,6 +126,7 @@ class RGFactorizer(Configurable):
     user_factors_: Array = _learned()
     item_factors_: Array = _learned()
     seen_: Any = _learned()
+    history_: list[dict[str, float]]
     _numberings: ids.Pair = (None, None)
 
     def __init__(
@@ -418,12 +419,14 @@ class RGFactorizer(Configurable):
     @property
     def user_ids_(self) -> NDArray[Any] | None:
         """Ids of the users of a frame, by index; None if all methods take indices."""
-        return self._numberings[0] and self._numberings[0].ids
+        numbering = self._numberings[0]
+        return None if numbering is None else numbering.ids
 
     @property
     def item_ids_(self) -> NDArray[Any] | None:
         """Ids of the items, as `user_ids_`."""
-        return self._numberings[1] and self._numberings[1].ids
+        numbering = self._numberings[1]
+        return None if numbering is None else numbering.ids
 
     @property
     def _cg_steps(self) -> int | None:
