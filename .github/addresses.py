@@ -45,4 +45,6 @@ if __name__ == "__main__":
     [_, home, tag] = sys.argv
     for name, addressed in FILES.items():
         path = pathlib.Path(name)
-        path.write_text(addressed(path.read_text(), home.rstrip("/"), tag))
+        path.write_text(
+            addressed(path.read_text(encoding="utf-8"), home.rstrip("/"), tag), encoding="utf-8"
+        )

@@ -134,7 +134,7 @@ def execute(command: str, printed: pathlib.Path, log: pathlib.Path) -> str:
     """
     left_out = ""
     *others, last = command.split(" && ")
-    with printed.open("w") as output, log.open("w") as errors:
+    with printed.open("w", encoding="utf-8") as output, log.open("w", encoding="utf-8") as errors:
         for part in (*others, last):
             module, *options = shlex.split(part.removeprefix("tfr:"))
             python = SECOND_STACK if part.startswith("tfr:") else sys.executable
@@ -149,7 +149,9 @@ def execute(command: str, printed: pathlib.Path, log: pathlib.Path) -> str:
 
 
 def _last(log: pathlib.Path, error: Exception) -> str:
-    lines = [] if isinstance(error, OSError) else log.read_text().strip().splitlines()
+    lines = (
+        [] if isinstance(error, OSError) else log.read_text(encoding="utf-8").strip().splitlines()
+    )
     return lines[-1] if lines else str(error)
 
 

@@ -100,7 +100,7 @@ def main() -> None:
     (code,) = re.findall(r"```python\n.*?```\n", readme, re.DOTALL)[:1]
     landing = PAGES / "index.md"
     landing.write_text(landing.read_text().replace(CODE, code))
-    with open(PAGES / "gallery.md", "a") as gallery:
+    with open(PAGES / "gallery.md", "a", encoding="utf-8") as gallery:
         gallery.writelines(
             ['\n<div class="gallery" markdown>\n', *figures(), *pictures(), "</div>\n"]
         )

@@ -50,7 +50,7 @@ def made(path: pathlib.Path, num_users: int = 2000, num_series: int = 50) -> Non
         for n in np.flatnonzero(random.random(12) < 0.1):
             items[n] = f"s{random.choice(num_series, p=odds / odds.sum())}-{random.integers(10)}"
         rows += [f"u{user},{x},{begin + n:.3f}" for n, x in enumerate(dict.fromkeys(items))]
-    path.write_text("\n".join(rows) + "\n")
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 path = pathlib.Path(os.environ.get("SEQUENCES") or folder / "log.csv")

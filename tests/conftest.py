@@ -136,7 +136,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
 
     def made(name: str, make: Callable[[pathlib.Path], Any]) -> tuple[pathlib.Path, Any]:
         folder, told = root / name, root / f"{name}.json"
-        with open(root / f"{name}.lock", "w") as lock:
+        with open(root / f"{name}.lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not told.exists():
                 shutil.rmtree(folder, ignore_errors=True)  # of a process that failed

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfrank_sel import export
 from tfrank_sel.models import SequenceEncoder
-from tfrank_sel.models.als import RGCross, RGFactorizer
+from tfrank_sel.models.als import RGCross, RGFactorizer, ids
 from tfrank_sel.serving.endpoint import Endpoint, ModelConfig
 
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_answered_is_refused(tmp_path: pathlib.Path) -> None:
     model = fitted(named=True)
     with pytest.raises(ValueError, match="`k` must be positive"):
         export.factorization(model, tmp_path / "model", k=0)
-    model.item_ids_ = np.array(["1"] * 12)
+    model._numberings = (model._numberings[0], ids.Numbering(np.array(["1"] * 12)))
     with pytest.raises(ValueError, match=r"the ids of items.*12 different texts"):
         export.factorization(model, tmp_path / "model")
     assert not [*tmp_path.iterdir()]

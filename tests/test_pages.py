@@ -26,7 +26,9 @@ for number, code in enumerate(json.load(sys.stdin), start=1):
 def test_the_code_of_a_page_runs(page: pathlib.Path, tmp_path: pathlib.Path) -> None:
     output = r"(?:\s+```text\n(.*?)```)?"
     blocks = re.findall(
-        r"^```python\n(.*?)^```" + output, page.read_text(), re.DOTALL | re.MULTILINE
+        r"^```python\n(.*?)^```" + output,
+        page.read_text(encoding="utf-8"),
+        re.DOTALL | re.MULTILINE,
     )
     # others are excerpts; tests/pipelines/test_requests.py runs what asks a server
     blocks = [x for x in blocks if "import " in x[0] and "http://localhost" not in x[0]]

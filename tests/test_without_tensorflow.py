@@ -46,11 +46,13 @@ def ran(command: str) -> tuple[int, str]:
 def prepared() -> None:
     pathlib.Path("saved").mkdir()
     pathlib.Path("saved/saved_model.pb").touch()
-    pathlib.Path("run.txt").write_text("q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\n")
-    pathlib.Path("qrels.txt").write_text("q 0 a 1\n")
-    pathlib.Path("code.py").write_text("import tensorflow_ranking as tfr\n")
+    pathlib.Path("run.txt").write_text("q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\n", encoding="utf-8")
+    pathlib.Path("qrels.txt").write_text("q 0 a 1\n", encoding="utf-8")
+    pathlib.Path("code.py").write_text("import tensorflow_ranking as tfr\n", encoding="utf-8")
     rows = ["q,a,1,1", "q,b,2,0", "q,b,1,0", "q,a,2,1"] * 9
-    pathlib.Path("log.csv").write_text("\n".join(["query,item,position,click", *rows]))
+    pathlib.Path("log.csv").write_text(
+        "\n".join(["query,item,position,click", *rows]), encoding="utf-8"
+    )
 
 
 SERVING = "tfrank-sel-serving {} --folder models"

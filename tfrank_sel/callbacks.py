@@ -9,12 +9,16 @@ import tensorflow as tf
 
 from tfrank_sel import bounds
 from tfrank_sel.arguments import Checked, Positive
+from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.topk import SmoothTopKLoss
+from tfrank_sel.ops import masking
 from tfrank_sel.refusals import refusal
 
 
 class AnnealTau(Checked, keras.callbacks.Callback):
     """Sets the temperature of a smooth top-k loss before every training step.
+
+    With `steps_per_execution`, Keras calls it once for so many steps, which have one temperature.
 
     A small temperature is close to the top-k error, but leaves most items without a gradient, so
     training should begin with a large one. The compiled step reads the temperature from a variable:
@@ -66,7 +70,8 @@ class LogSoftmaxBounds(Checked, keras.callbacks.Callback):
 
     Args:
         log_dir: Folder of the logs; each run is a subfolder.
-        validation_data: Batches `(features, labels)`, as a `tf.data.Dataset`.
+        validation_data: Batches `(features, labels)` or `(features, labels, weights)`, as a
+            `tf.data.Dataset`; weights are those of lists, or of items, whose mean is their list's.
         temperature: Divides the scores in the loss; positive.
 
     Raises:
@@ -111,12 +116,15 @@ class LogSoftmaxBounds(Checked, keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Evaluates the validation set and writes a point of each curve."""
         means = {n: keras.metrics.Mean() for n in bounds.SoftmaxBounds._fields if n != "bound"}
-        for features, labels in self.validation_data:
+        for features, labels, *weights in self.validation_data:
             scores = self.model(features, training=False)
             values = bounds.softmax_bounds(labels, scores, self.temperature)
-            has_relevant = tf.cast(values.ndcg > 0.0, tf.float32)
+            counted = tf.cast(values.ndcg > 0.0, tf.float32)
+            if weights:
+                batch = ListBatch.of(labels, scores, weights[0], min_label=0.0, dtype="float32")
+                counted *= batch.list_weights * masking.masked_mean(batch.weights, batch.mask)
             for name, mean in means.items():
-                mean.update_state(getattr(values, name), has_relevant)
+                mean.update_state(getattr(values, name), counted)
         points = {name: mean.result() for name, mean in means.items()}
         points["bound"] = tf.exp(-points["loss"])
         for name, writer in self._writers.items():

@@ -62,7 +62,7 @@ def folder(path: Path, kind: str) -> Iterator[Path]:
     with created(path) as written:
         written.mkdir()
         yield written
-        (written / DIGESTS).write_text(text(digests(written), kind))
+        (written / DIGESTS).write_text(text(digests(written), kind), encoding="utf-8")
 
 
 def check(path: Path, kind: str) -> None:

@@ -136,7 +136,7 @@ def _locked(folder: Path, name: str, until: float) -> IO[str]:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             try:
-                lock = stack.enter_context(open(folder / name, "w"))
+                lock = stack.enter_context(open(folder / name, "w", encoding="utf-8"))
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # its last holder may have unlinked it after it was opened: a lock that excludes
                 # nobody

@@ -89,9 +89,9 @@ def pooled(folder: pathlib.Path) -> list[ItemList]:
 
 def _with_queries(path: pathlib.Path, sizes: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Writes a file of LightGBM's as one of LETOR."""
-    counts = [int(size) for size in sizes.read_text().split()]
+    counts = [int(size) for size in sizes.read_text(encoding="utf-8").split()]
     numbers = np.repeat(np.arange(len(counts)), counts)
-    lines = [line.partition(" ") for line in path.read_text().splitlines()]
+    lines = [line.partition(" ") for line in path.read_text(encoding="utf-8").splitlines()]
     text = "".join(
         f"{label} qid:{number} {rest}\n"
         for (label, _, rest), number in zip(lines, numbers, strict=True)

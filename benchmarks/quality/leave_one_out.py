@@ -60,7 +60,10 @@ class Split(NamedTuple):
 
 def sequences(path: pathlib.Path) -> Sequences:
     """The sequences of lines of a user and its items, in whose order they have times."""
-    rows = [np.array(line.split()[1:], np.int32) for line in path.read_text().splitlines()]
+    rows = [
+        np.array(line.split()[1:], np.int32)
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     items, sizes = np.concatenate(rows), [len(row) for row in rows]
     times = np.concatenate([np.arange(size, dtype=float) for size in sizes])
     users = np.repeat(np.arange(len(rows)), sizes)
@@ -144,7 +147,7 @@ def stored(path: pathlib.Path, made: Callable[[], dict[str, float]]) -> dict[str
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(made()))
         partial.rename(path)
-    found: dict[str, float] = json.loads(path.read_text())
+    found: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 

@@ -234,7 +234,9 @@ def matrix(pairs: Any, shape: tuple[int, ...]) -> Any:
 
 def of_lines(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
     """The users and items of a file of LightGCN."""
-    rows = [np.array(line.split(), np.int64) for line in path.read_text().splitlines()]
+    rows = [
+        np.array(line.split(), np.int64) for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     users = np.concatenate([np.full(len(row) - 1, row[0]) for row in rows if len(row) > 1])
     return users, np.concatenate([row[1:] for row in rows if len(row) > 1])
 

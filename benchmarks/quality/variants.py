@@ -166,7 +166,7 @@ def best(train: default.Train, variant: Variant, seed: int) -> float:
 
 def measured(fold: dict[str, Lists], path: pathlib.Path, seeds: Sequence[int]) -> dict[str, Any]:
     """The best validation NDCG@10 of each variant and seed, computed unless they are stored."""
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     missing = [(x, str(seed)) for x in VARIANTS for seed in seeds if f"{seed} {x}" not in found]
     if not missing:
         return found

@@ -276,7 +276,7 @@ def publish(models: list[pathlib.Path], base: pathlib.Path, version: int, *, bro
 
 def resident_bytes(pid: int) -> int:
     """Memory that a process has."""
-    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -31,7 +31,7 @@ STEPS = 200  # between two looks
 
 def resident() -> float:
     """The resident memory of this process, in MiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

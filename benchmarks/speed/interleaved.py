@@ -56,7 +56,7 @@ def use_one_core() -> None:
 
 def processor() -> str:
     """Names the processor and the number of its cores."""
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     model = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), "CPU")
     return f"{model}, {os.cpu_count()} cores"
 

@@ -128,7 +128,7 @@ def als() -> Iterator[Found]:
 def suite() -> Iterator[Found]:
     case = "make test / import of TensorFlow"
     if SUITE.exists():
-        *_, children = SUITE.read_text().splitlines()
+        *_, children = SUITE.read_text(encoding="utf-8").splitlines()
         taken = sum(60 * int(m) + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", children))
         yield case, taken / importing()
     else:

@@ -82,7 +82,7 @@ def served(version: pathlib.Path, *options: str) -> Iterator[tuple[int, int, int
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process so far."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
 

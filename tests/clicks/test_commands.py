@@ -98,7 +98,7 @@ def test_the_value_of_the_true_order_is_that_of_its_sessions(log, tmp_path):
 
 def test_two_rankers_are_compared_by_the_sessions_they_win(tmp_path):
     rows = [(s, team, int(team == 1 and s % 5)) for s in range(50) for team in (0, 1)]
-    with open(tmp_path / "log.jsonl", "w") as file:
+    with open(tmp_path / "log.jsonl", "w", encoding="utf-8") as file:
         for session, team, click in rows:
             print(json.dumps({"session": session, "team": team, "click": click}), file=file)
     done = invoke("interleaved", tmp_path / "log.jsonl")
@@ -107,7 +107,10 @@ def test_two_rankers_are_compared_by_the_sessions_they_win(tmp_path):
 
 
 def test_credits_are_compared_by_their_mean(tmp_path):
-    with open(tmp_path / "log.jsonl", "w") as file, open(tmp_path / "mixed.jsonl", "w") as lists:
+    with (
+        open(tmp_path / "log.jsonl", "w", encoding="utf-8") as file,
+        open(tmp_path / "mixed.jsonl", "w", encoding="utf-8") as lists,
+    ):
         for session in range(12):
             values = [0.5, 0.25, -0.75] if session % 4 else [-0.1, 0.0, 0.1]
             for value in values:
@@ -126,7 +129,7 @@ def test_credits_are_compared_by_their_mean(tmp_path):
         done = invoke("interleaved", tmp_path / arguments[0], *arguments[1:])
         assert "by 0: 9, by 1: 0, by none: 3" in done.output, done.output
         assert f"p-value: {math.erfc(3.0 / math.sqrt(2.0)):.4g}" in done.output
-    with open(tmp_path / "mixed.jsonl", "a") as file:
+    with open(tmp_path / "mixed.jsonl", "a", encoding="utf-8") as file:
         print(json.dumps({"session": "t", "items": ["a"], "teams": [1]}), file=file)
     done = invoke("interleaved", tmp_path / "mixed.jsonl", "--clicks", tmp_path / "clicks.csv")
     assert "mixed.jsonl, row 13: expected the log of `serve --interleave` or" in done.output
@@ -305,7 +308,7 @@ def test_insights_without_a_click_are_one_line(tmp_path, asked, events, message)
 
 
 def test_clicks_are_joined_with_the_log_of_interleaved_versions(tmp_path):
-    with open(tmp_path / "teams.jsonl", "w") as file:
+    with open(tmp_path / "teams.jsonl", "w", encoding="utf-8") as file:
         for session in range(30):
             line = {"session": f"s{session}", "items": ["7", "8", "9"], "teams": [1, 0, 1]}
             print(json.dumps(line), file=file)

@@ -25,7 +25,7 @@ def read(rows: Any, **columns: str) -> Sequences:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "log.csv")
         lines = [",".join(map(str, row)) for row in rows]
-        path.write_text("\n".join(["user,item,time", *lines]) + "\n")
+        path.write_text("\n".join(["user,item,time", *lines]) + "\n", encoding="utf-8")
         return Sequences.read(path, **columns)
 
 

@@ -53,7 +53,7 @@ def test_the_others_notice_a_process_that_hangs():
     processes = local_group.start([MODULE, "hang"], 3, stdout=subprocess.PIPE)
     try:
         state = pathlib.Path(f"/proc/{processes[1].pid}/stat")
-        while state.read_text().split()[2] != "T":
+        while state.read_text(encoding="utf-8").split()[2] != "T":
             assert processes[1].poll() is None
             time.sleep(0.1)
         assert [processes[rank].communicate(timeout=60)[0] for rank in (0, 2)] == ["lost\n"] * 2

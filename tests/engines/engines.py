@@ -44,7 +44,7 @@ class Engine:
 
     def start(self, name: str, command: Sequence[str], **environment: str) -> subprocess.Popen:
         """Starts a process with a log of its own, and a group so that its children end with it."""
-        with open(self.folder / f"{name}.log", "w") as log:
+        with open(self.folder / f"{name}.log", "w", encoding="utf-8") as log:
             self.started[name] = subprocess.Popen(
                 command,
                 cwd=self.folder,

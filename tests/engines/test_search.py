@@ -25,7 +25,7 @@ LISTS, ITEMS = 1000, 20
 
 def java(engine: str, program: str, x: np.ndarray, folder: pathlib.Path, *arguments: str) -> None:
     """Runs a program of this folder on lists of features, as a CSV file in a folder."""
-    with open(folder / "items.csv", "w", newline="") as file:
+    with open(folder / "items.csv", "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["list", "id", *FEATURES])
         for number, row in enumerate(x.reshape([-1, len(FEATURES)]).tolist()):

@@ -93,7 +93,7 @@ def running(folder: pathlib.Path) -> Iterator[Cluster]:
         ],
     ]
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context(open(folder / "log", "w"))
+        log = stack.enter_context(open(folder / "log", "w", encoding="utf-8"))
         for command in commands:
             process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
             stack.callback(process.wait)

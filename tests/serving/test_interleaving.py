@@ -244,7 +244,7 @@ def test_a_log_that_is_moved_away_is_made_again(ranker, log):
     for number in range(3):
         ranker.rank(FEATURES, IDS, session=f"s{number}")
         log.rename(f"{log}.{number}")
-    kept = [pathlib.Path(f"{log}.{number}").read_text() for number in range(3)]
+    kept = [pathlib.Path(f"{log}.{number}").read_text(encoding="utf-8") for number in range(3)]
     assert [json.loads(line)["session"] for line in kept] == ["s0", "s1", "s2"]
 
 

@@ -54,7 +54,7 @@ def test_a_copy_is_read_until_the_file_changes(folder):
     first = stores.near(url)
     assert stores.near(url) == first
     put(url, b"two")
-    copies = (pathlib.Path(path).read_text() for path in (first, stores.near(url)))
+    copies = (pathlib.Path(path).read_text(encoding="utf-8") for path in (first, stores.near(url)))
     assert list(copies) == ["one", "two"]
 
 

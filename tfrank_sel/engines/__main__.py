@@ -104,7 +104,7 @@ def features(
         keeps_absent = ways_of(engine, version) == {Absent.GOES_AS_NAMED}
     made = ENGINES[engine].features(fields, parameter, keeps_absent=keeps_absent)
     with created(output) as written:
-        written.write_text(json.dumps(made, indent=2) + "\n")
+        written.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
     print(f"{len(fields.texts)} match scores and {len(fields.numbers)} numbers in {output}")
     for name, reason in reasons.items():
         if reason:

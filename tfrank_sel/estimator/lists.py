@@ -216,14 +216,15 @@ def split(lists: FlatLists, share: float | None, seed: int) -> tuple[FlatLists, 
 
     Args:
         lists: The lists.
-        share: Share of the lists to hold out, at least one list; None to hold out none, as of a
-            single list.
+        share: Share of the lists to hold out, at least one list and never all; None to hold out
+            none, as of a single list.
         seed: Seed of the choice.
     """
     count = len(lists.sizes)
     if share is None or count == 1:
         return lists, None
-    chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
+    held_out = min(max(1, round(share * count)), count - 1)
+    chosen = np.random.default_rng(seed).permutation(count)[:held_out]
     is_held_out = np.isin(np.arange(count), chosen)
     return lists.take(~is_held_out), lists.take(is_held_out)
 
@@ -259,7 +260,7 @@ def types_of(frame: Any) -> dict[str, Feature]:
     if left_out:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         warnings.warn(
-            f"columns are left out. Give `features` a type to keep them. {reasons}", stacklevel=4
+            f"columns are left out. Give `features` a type to keep them. {reasons}", stacklevel=5
         )
     if not types:
         raise refusal("`X` must have a column of features", table.schema.names)

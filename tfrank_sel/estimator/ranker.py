@@ -193,6 +193,24 @@ class Ranker(BaseEstimator):
             TypeError: If a parameter is of another type.
             tfrank_sel.data.InputError: If a value of a frame is not of its type.
         """
+        before = dict(vars(self))
+        try:
+            return self._fit(X, y, qid, group, sample_weight, eval_set, eval_qid, eval_group)
+        except BaseException:  # also of an interruption, which leaves the ranker as it was
+            self.__dict__ = before
+            raise
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        qid: Any,
+        group: Any,
+        sample_weight: Any,
+        eval_set: Any,
+        eval_qid: Any,
+        eval_group: Any,
+    ) -> Self:
         began = time.perf_counter()
         given, seed = self.get_params(deep=False), self._drawn_seed()
         names = {field.name for field in dataclasses.fields(fitting.Parameters)}
@@ -376,7 +394,7 @@ class Ranker(BaseEstimator):
         rows = X.shape[0]
         if qid is None and group is None and rows > self._longest:
             message = f"`qid` and `group` are missing: all {rows} rows are ranked as one list"
-            warnings.warn(message, stacklevel=4)
+            warnings.warn(message, stacklevel=5)
         groups = RowGroups.of(rows, qid, group)
         if self.features_ is not None:
             return matrices(X, self.features_, groups), groups

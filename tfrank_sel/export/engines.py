@@ -148,7 +148,7 @@ def search_engine(
     else:
         body = _BODIES[engine](forest, features, name)
     with created(Path(path)) as written:
-        written.write_text(json.dumps(body, allow_nan=False))
+        written.write_text(json.dumps(body, allow_nan=False), encoding="utf-8")
 
 
 def ways_of(engine: str, version: str | None) -> set[Absent]:

@@ -90,7 +90,7 @@ def publish(
     published = Path(base, str(version))
     with created(published) as copy:
         _copy(here, copy)
-        (copy / kept.DIGESTS).write_text(digests)
+        (copy / kept.DIGESTS).write_text(digests, encoding="utf-8")
     return published
 
 

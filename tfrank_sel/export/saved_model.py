@@ -116,7 +116,7 @@ def write_manifest(
     }
     path = saved_model / MANIFEST
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(manifest, indent=2) + "\n")
+    path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
 def read_manifest(saved_model: str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -145,7 +145,7 @@ def write_batching(saved_model: Path) -> None:
     Args:
         saved_model: Folder of the SavedModel.
     """
-    (saved_model / BATCHING).write_text(_BATCHING)
+    (saved_model / BATCHING).write_text(_BATCHING, encoding="utf-8")
 
 
 def write_warm_up(

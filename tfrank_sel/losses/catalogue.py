@@ -102,8 +102,23 @@ class CatalogueLoss(Named, keras_versions.Loss):
 
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
+        indices, states, weights = self.by_state(y_true, y_pred, sample_weight)
+        is_valid = tf.reduce_any(indices >= self._first, axis=1)
+        states = tf.where(is_valid[:, tf.newaxis], tf.cast(states, self.dtype), 0.0)
+        weights *= tf.cast(is_valid, self.dtype)
+        weights = weights_of_valid(weights, is_valid, self.reduction)
+        # not to `call`: Keras would round the indices to `dtype`
+        values = self._of_states(indices, states)
+        value = super().__call__(values, values, weights)
+        if self.reduction in (None, "none"):
+            return tf.reshape(value, tf.shape(y_pred)[:-1])
+        return tf.reduce_sum(value)  # Keras passes a vector if there are no states
+
+    def by_state(
+        self, y_true: Any, y_pred: Any, sample_weight: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns indices `[states, n]`, states `[states, num_factors]` and weights `[states]`."""
         indices, states = _indices(y_true, y_pred), tf.convert_to_tensor(y_pred)
-        shape = tf.shape(states)[:-1]
         weights = tf.cast(1.0 if sample_weight is None else sample_weight, self.dtype)
         if states.shape.rank == 3:
             indices, states, weights = class_labels.flattened(indices, y_pred, weights)
@@ -111,17 +126,8 @@ class CatalogueLoss(Named, keras_versions.Loss):
             indices = class_labels.masked(indices, y_pred)
         if indices.shape.rank == 1:
             indices = indices[:, tf.newaxis]
-        is_valid = tf.reduce_any(indices >= self._first, axis=1)
-        states = tf.where(is_valid[:, tf.newaxis], tf.cast(states, self.dtype), 0.0)
-        weights = tf.broadcast_to(tf.reshape(weights, [-1]), tf.shape(is_valid))
-        weights *= tf.cast(is_valid, self.dtype)
-        weights = weights_of_valid(weights, is_valid, self.reduction)
-        # not to `call`: Keras would round the indices to `dtype`
-        values = self._of_states(indices, states)
-        value = super().__call__(values, values, weights)
-        if self.reduction in (None, "none"):
-            return tf.reshape(value, shape)
-        return tf.reduce_sum(value)  # Keras passes a vector if there are no states
+        weights = tf.broadcast_to(tf.reshape(weights, [-1]), tf.shape(indices)[:1])
+        return indices, states, weights
 
     def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
         """Returns the losses of the states, which `__call__` computed."""

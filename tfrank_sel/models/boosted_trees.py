@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.compilation import unconverted
 from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.models.preparation import features_shape
 from tfrank_sel.refusals import received, refusal
@@ -21,6 +22,7 @@ _KIND = {"trainable": False, "initializer": "zeros"}
 
 
 ZERO = 1e-35  # up to this a feature counts as 0, as in LightGBM
+_INFINITE = 1e300  # in LightGBM's files
 
 
 class Split(NamedTuple):
@@ -82,7 +84,7 @@ def of_catboost(model: Any) -> Forest:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "model.json")
         model.save_model(str(path), format="json")
-        dump = json.loads(path.read_text())
+        dump = json.loads(path.read_text(encoding="utf-8"))
     if others := dump["features_info"].keys() - {"float_features"}:
         raise refusal("Expected only numerical features", ", ".join(sorted(others)))
     scale, bias = dump["scale_and_bias"]
@@ -124,7 +126,8 @@ def _lightgbm_tree(node: Mapping[str, Any]) -> Tree:
             "Expected numerical features in which zeros are not missing",
             f"decision_type={node['decision_type']!r}, missing_type={node['missing_type']!r}",
         )
-    threshold = _rounded_down(node["threshold"])
+    threshold = node["threshold"]
+    threshold = math.inf if threshold >= _INFINITE else _rounded_down(threshold)
     # without missing values in training, LightGBM replaces NaN by 0
     missing_left = node["default_left"] if node["missing_type"] == "NaN" else threshold >= 0.0
     left, right = (_lightgbm_tree(node[f"{side}_child"]) for side in ("left", "right"))
@@ -139,6 +142,7 @@ def _xgboost_tree(tree: Mapping[str, Any], number: int) -> Tree:
     if tree["split_type"][number] != 0:
         raise refusal("Expected numerical splits", f"categorical feature {feature}")
     children = _xgboost_tree(tree, left), _xgboost_tree(tree, right)
+    _check_size(feature, value)
     threshold = _rounded_down(float(np.float32(value)), strictly=True)
     return Split(feature, threshold, bool(tree["default_left"][number]), *children)
 
@@ -168,7 +172,18 @@ def _catboost_split(
     split: Mapping[str, Any], missing_left: Sequence[bool], left: Tree, right: Tree
 ) -> Tree:
     feature = split["float_feature_index"]
+    _check_size(feature, split["border"])
     return Split(feature, _rounded_down(split["border"]), missing_left[feature], left, right)
+
+
+def _check_size(feature: int, threshold: float) -> None:
+    """Raises an error if the features below `ZERO` of another library than LightGBM differ."""
+    if 0.0 < abs(threshold) < ZERO:
+        raise refusal(
+            f"Expected thresholds of 0 or above {ZERO}, below which features count as 0: multiply "
+            f"feature {feature} by a number, or take its logarithm",
+            threshold,
+        )
 
 
 def _of_missing(tree: Tree) -> float:
@@ -201,8 +216,9 @@ class Layout(NamedTuple):
     Args:
         leaves: Bits of the leaves of each part.
         splits: The splits of each part, `[splits, parts]` each: the row of the feature (where
-            missing values are above all thresholds, or further below, under all), the threshold,
-            and the bits of the leaves that remain if the feature is up to it, and if it is above.
+            missing values are NaN, as if above all thresholds, or further below, under all), the
+            threshold, and the bits of the leaves that remain if the feature is up to it, and if it
+            is above.
         values: Values of the leaves of each part, after a 0 for none of them.
     """
 
@@ -291,7 +307,8 @@ class BoostedTrees(Configurable, keras.Model):
     same branch as in the library that trained the trees.
 
     Outputs: scores of shape `[batch_size, list_size]`, float32. They are the raw scores of that
-    library, up to rounding of the sum.
+    library, up to rounding of the sum: those of `predict(..., raw_score=True)` of LightGBM, which
+    are a sum for `boosting="rf"`, too.
 
     Raises:
         ValueError: If a size is out of range.
@@ -418,32 +435,62 @@ class BoostedTrees(Configurable, keras.Model):
             )
         items = tf.reshape(features, [-1, self.num_features])
         items = tf.transpose(tf.where(tf.abs(items) <= ZERO, 0.0, items))
-        missing = tf.math.is_nan(items)
-        items = tf.concat([tf.where(missing, x, items) for x in (np.inf, -np.inf)], axis=0)
-        layout = self._layout()
-        leaf = layout.leaves[:, np.newaxis]
-        for row, threshold, left, right in zip(*layout.splits, strict=True):
-            is_left = tf.gather(items, row) <= threshold[:, np.newaxis]
-            remaining = tf.where(is_left, left[:, np.newaxis], right[:, np.newaxis])
-            leaf = tf.bitwise.bitwise_and(leaf, remaining)
-        # a power of 2 has its logarithm in the exponent; no leaf has 0 there
-        exponent = tf.bitwise.right_shift(tf.bitcast(tf.cast(leaf, tf.float32), tf.int32), 23)
-        number = tf.maximum(tf.bitwise.bitwise_and(exponent, 255) - 126, 0)
-        first = np.arange(len(layout.values), dtype=np.int32)[:, np.newaxis] * (LEAVES + 1)
-        scores = tf.reduce_sum(tf.gather(layout.values.ravel(), first + number), axis=0)
+        items = tf.concat([items, tf.where(tf.math.is_nan(items), -np.inf, items)], axis=0)
+        weights, layout = self._layout()
+        scores = _reached(items, layout)
+        if not tf.executing_eagerly():  # a graph keeps its layout when the weights change
+            bits = tf.concat(
+                [tf.bitcast(tf.convert_to_tensor(x), tf.int32) for x in self.weights], 0
+            )
+            are_same = tf.reduce_all(bits == np.concatenate([x.view(np.int32) for x in weights]))
+            # outside of the branch, the layout is a constant, which takes a tenth less time
+            scores = tf.cond(are_same, lambda: scores, lambda: self._walked(items))
         return tf.reshape(scores, tf.shape(features)[:-1])
 
-    def _layout(self) -> Layout:
-        """The trees as `call` takes them; made again when weights have changed."""
+    @unconverted  # to which each level of a tree would be several calls
+    def _layout(self) -> tuple[list[np.ndarray], Layout]:
+        """The weights, and the trees as `_reached` takes them; made again if these have changed."""
         with tf.init_scope():
             weights = [x.numpy() for x in self.weights]
             if self._laid_out is None or not all(map(np.array_equal, self._laid_out[0], weights)):
                 self._laid_out = weights, laid_out(self.forest())
-        return self._laid_out[1]
+        return self._laid_out
+
+    def _walked(self, items: tf.Tensor) -> tf.Tensor:
+        """The scores by steps from the roots, of any weights."""
+        count = tf.shape(items)[1]
+        row = self.feature + self.num_features * self.missing_left
+
+        def step(number: tf.Tensor, node: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            values = tf.gather(
+                tf.reshape(items, [-1]), tf.gather(row, node) * count + tf.range(count)
+            )
+            is_left = values <= tf.gather(self.threshold, node)
+            return number + 1, tf.where(
+                is_left, tf.gather(self.left, node), tf.gather(self.right, node)
+            )
+
+        start = tf.tile(tf.convert_to_tensor(self.roots)[:, tf.newaxis], [1, count])
+        _, node = tf.while_loop(lambda number, _: number < self.depth, step, (0, start))
+        return tf.reduce_sum(tf.gather(self.value, node), axis=0)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
         """Returns the shape of the scores: the shape of the features without the last axis."""
         return tuple(features_shape(input_shape)[:-1])
+
+
+def _reached(items: tf.Tensor, layout: Layout) -> tf.Tensor:
+    """The scores of items, `[rows, items]`, by the leaves that all splits leave."""
+    leaf = layout.leaves[:, np.newaxis]
+    for row, threshold, left, right in zip(*layout.splits, strict=True):
+        is_left = tf.gather(items, row) <= threshold[:, np.newaxis]
+        remaining = tf.where(is_left, left[:, np.newaxis], right[:, np.newaxis])
+        leaf = tf.bitwise.bitwise_and(leaf, remaining)
+    # a power of 2 has its logarithm in the exponent; no leaf has 0 there
+    exponent = tf.bitwise.right_shift(tf.bitcast(tf.cast(leaf, tf.float32), tf.int32), 23)
+    number = tf.maximum(tf.bitwise.bitwise_and(exponent, 255) - 126, 0)
+    first = np.arange(len(layout.values), dtype=np.int32)[:, np.newaxis] * (LEAVES + 1)
+    return tf.reduce_sum(tf.gather(layout.values.ravel(), first + number), axis=0)
 
 
 def _append(tree: Tree, nodes: list[Node]) -> int:

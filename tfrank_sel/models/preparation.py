@@ -141,7 +141,7 @@ class Texts(tf.Module):
         lines = {spelled(value): place for place, value in reversed([*enumerate(values)])}
         spellings = enumerate(map(spelled, values))
         keys = [x if lines[x] == place else f"\uffff{place}" for place, x in spellings]
-        path.write_text("".join(f"{key}\n" for key in keys))
+        path.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
         whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         source = tf.lookup.TextFileInitializer(str(path), tf.string, whole, tf.int64, number)
         return tf.lookup.StaticHashTable(source, default_value=-1)

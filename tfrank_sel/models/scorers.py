@@ -44,10 +44,11 @@ class Dropout(keras.layers.Dropout):
             """Drops a share of the inputs in training."""
             if not training or self.rate in (0, 1):
                 return super().call(inputs, training=training)
-            seed = tf.cast(self.seed_generator.next(), tf.int64)
-            return tf.nn.experimental.stateless_dropout(
-                inputs, self.rate, seed, "philox", self.noise_shape
-            )
+            seed, shape = tf.cast(self.seed_generator.next(), tf.int64), self.noise_shape
+            if shape is not None:  # None for an axis of the inputs
+                sizes = tf.unstack(tf.shape(inputs), len(shape))
+                shape = [size if x is None else x for x, size in zip(shape, sizes, strict=True)]
+            return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed, "philox", shape)
 
 
 @register

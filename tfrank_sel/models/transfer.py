@@ -85,7 +85,19 @@ def _values(model: keras.Model, before: keras.Model) -> list[np.ndarray]:
             )
     if len(weights) != len(values):
         raise refusal(f"`before` must have the weights of `model`, {len(weights)}", len(values))
+    new, old = _network(model), _network(before)
+    if isinstance(new, Perceptron) and isinstance(old, Perceptron):
+        return _in_units(values, new, old)
     return values
+
+
+def _in_units(values: list[np.ndarray], new: Perceptron, old: Perceptron) -> list[np.ndarray]:
+    """Weights whose last layer gives the same scores by another scale and shift."""
+    if (new.scale, new.shift) == (old.scale, old.shift):
+        return values
+    *others, kernel, bias = values
+    score = old.scale * bias + old.shift
+    return [*others, kernel * (old.scale / new.scale), (score - new.shift) / new.scale]
 
 
 def _has_names(model: keras.Model) -> bool:

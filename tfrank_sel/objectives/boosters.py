@@ -28,6 +28,8 @@ Metric = ListwiseMetric | ItemMetric | ListwiseLoss
 class Measured:
     """The weighted mean of a metric or a loss over a set of lists.
 
+    The weights of items count within their list. A list whose items all have weight 0 is left out.
+
     The value of a calibration metric is that of the items of all lists. By default a ranking metric
     is averaged over the orders of items with equal scores, so that the order of the rows does not
     count.
@@ -80,6 +82,8 @@ class Measured:
         for batch in batches:
             values, list_weights = self._of_lists(*batch)
             counted = np.broadcast_to(list_weights, values.shape)
+            if batch[1] is not None:  # a list whose items all have weight 0 is not there
+                counted = counted * np.any(batch[1] > 0.0, axis=1)
             total += float(np.sum(np.where(counted > 0.0, counted * values, 0.0)))
             weight += float(np.sum(counted))
         return total / weight if weight else 0.0

@@ -197,7 +197,7 @@ def _added(
         return [None] * len(members)
     evaluate, sums = networks.evaluator(settings.gain), np.zeros([1 + len(members), 2])
     for batches in zip(*(x[1] for x in measured if x is not None), strict=True):
-        _, labels, *_ = batches[0]
+        _, labels, *weights = batches[0]
         pairs = zip(parts, batches, strict=True)
         scores = (as_lists(part(inputs, training=False)) for part, (inputs, *_) in pairs)
         own = [
@@ -207,9 +207,9 @@ def _added(
         whole = tf.add_n(own)
         for place, total in enumerate([whole, *(whole - x for x in own)]):
             # what differs by rounding is a tie
-            ndcg = evaluate(labels, tf.cast(tf.round(1e5 * total), tf.float32))["ndcg"]
+            ndcg = evaluate(labels, tf.cast(tf.round(1e5 * total), tf.float32), *weights)["ndcg"]
             sums[place] += tf.reduce_sum([ndcg.values * ndcg.weights, ndcg.weights], 1).numpy()
-    means = sums[:, 0] / sums[:, 1]
+    means = sums[:, 0] / np.where(sums[:, 1] > 0.0, sums[:, 1], 1.0)
     return [float(means[0] - without) for without in means[1:]]
 
 

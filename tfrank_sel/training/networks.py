@@ -69,11 +69,11 @@ class Validation(keras.callbacks.Callback):
 
     def _of_batch(self, inputs: Any, labels: tf.Tensor, weights: Any = None) -> tf.Tensor:
         scores = self.model(inputs, training=False)
-        # an empty list, which fills up a batch, adds 0 to the mean loss
-        is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
+        # an empty list, which fills up a batch, or one of weight 0, adds 0 to the mean loss
+        is_list = tf.cast(are_lists(labels, weights), tf.float32)
         loss = tf.math.divide_no_nan(self._loss(labels, scores, weights), tf.reduce_mean(is_list))
         size = tf.reduce_sum(is_list)
-        measured = self._evaluate(labels, scores)
+        measured = self._evaluate(labels, scores, weights)
         metrics = (
             tf.reduce_sum([x.values * x.weights, x.weights], axis=1)
             for x in (measured["ndcg"], measured["mrr"])
@@ -88,14 +88,28 @@ class Validation(keras.callbacks.Callback):
         logs.update({"loss": loss, "val_loss": val_loss, "val_ndcg": ndcg, "val_mrr": mrr})
 
 
+def are_lists(labels: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+    """Whether lists have an item of positive weight, `[batch_size]`."""
+    is_item = labels == labels
+    return tf.reduce_any(is_item if weights is None else is_item & (weights > 0.0), axis=1)
+
+
 @functools.cache
-def evaluator(gain: str | float) -> Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]]:
-    """Returns what evaluates NDCG and MRR of a batch, in a graph that all trainings share."""
+def evaluator(gain: str | float) -> Callable[..., dict[str, ListValues]]:
+    """Returns what evaluates NDCG and MRR of a batch, in a graph that all trainings share.
+
+    The weights of items count within their list, as for trees. A list of weight 0 is left out.
+    """
     options = gain_arguments(gain)
     ndcg = metrics.NDCG(10, **options, name="ndcg", ties=AVERAGED)
     mrr = metrics.MRR(above=options["above"], name="mrr", ties=AVERAGED)
     evaluate = metrics.Evaluator([ndcg, mrr])
-    compiled: Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]] = compilation.graph(evaluate)
+
+    def measured(labels: tf.Tensor, scores: tf.Tensor, weights: Any = None) -> Any:
+        counted = tf.where(are_lists(labels, weights)[:, tf.newaxis], labels, np.nan)
+        return evaluate(counted, scores, weights)
+
+    compiled: Callable[..., dict[str, ListValues]] = compilation.graph(measured)
     return compiled
 
 

@@ -102,3 +102,26 @@ def test_a_loss_without_a_closed_form_is_refused():
         ItemSolver(inputs)
     with pytest.raises(ValueError, match="`CatalogueLoss` of an `RG2Loss` or `RGCrossLoss`"):
         model.fit(inputs, targets, verbose=0, callbacks=[ItemSolver(inputs, targets)])
+
+
+def test_states_of_weight_0_are_absent_from_any_data():
+    (inputs, targets), weights = made(2), np.repeat([1.0, 2.0, 0.0], 20)
+    kept = weights > 0.0
+    data = tf.data.Dataset.from_tensor_slices((inputs, targets, weights)).batch(20)
+    solved = []
+    for given in [
+        (inputs[kept], targets[kept], weights[kept]),
+        (inputs, targets, weights),
+        (data,),
+    ]:
+        model = compiled(losses.RG2Loss(0.2), 2)
+        solver = ItemSolver(*given)
+        solver.set_model(model)
+        solver.on_epoch_end(0)
+        solved.append(model.items.embeddings.numpy())
+    solver = ItemSolver(data.repeat())
+    solver.set_model(model := compiled(losses.RG2Loss(0.2), 2))
+    solver.set_params({"steps": 3})
+    solver.on_epoch_end(0)
+    for found in (*solved[1:], model.items.embeddings.numpy()):
+        np.testing.assert_allclose(found, solved[0], atol=1e-6)

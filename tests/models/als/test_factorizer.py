@@ -352,7 +352,7 @@ def test_factors_are_started_saved_and_loaded_without_a_second_copy(tmp_path):
         tracemalloc.stop()
         return used
 
-    assert peak(lambda: model._start(as_matrix(taken), None)) < 1.6 * size
+    assert peak(lambda: model._factors(as_matrix(taken).shape)) < 1.6 * size
     assert peak(lambda: model.save(tmp_path / "model")) < 0.5 * size
     assert peak(lambda: RGFactorizer.load(tmp_path / "model")) < 1.6 * size
 
@@ -384,7 +384,7 @@ def test_an_explanation_adds_up_to_the_score_of_an_exact_vector(objective):
     settings = {"popularity_exponent": 0.5, "count_exponent": 0.7, "dtype": "float64"}
     model = factorizer(objective=objective, sweeps=3, **settings).fit(TRIPLES)
     users = model.user_factors_.copy()
-    solver = model._solver(model.seen_, None, SingleProcess())
+    solver = model._solver(model.seen_, None, SingleProcess(), model.regularization_)
     solver.renew_users(users, model.item_factors_)
     for user, item in ((1, 3), (0, 0), (3, 2)):
         found = model.explain(user, item)
@@ -469,3 +469,21 @@ def test_tune_holds_the_latest_interactions_out_and_tells_if_popular_items_are_b
 def test_searches_without_sense_are_refused(search, options, message):
     with pytest.raises(ValueError, match=message):
         tune(factorizer(), TRIPLES, search, **options)
+
+
+def test_no_items_to_choose_from_and_gains_taken_back():
+    model = factorizer().fit(TRIPLES)
+    ids, scores = model.recommend([0, 1], k=2, items=[])
+    assert ids.tolist() == [[-1, -1]] * 2
+    assert np.all(scores == -np.inf)
+    model.partial_fit(([0], [1], [0.0]))
+    assert model.seen_[0].indices.tolist() == [0]
+
+
+@pytest.mark.parametrize("column", [0, 1])
+@pytest.mark.parametrize("wrong", [1.5, np.nan, np.inf, 1e30])
+def test_numbers_that_are_no_indices_are_refused(column, wrong):
+    rows = np.ones([3, 3])
+    rows[1, column] = wrong
+    with pytest.raises(ValueError, match="must be integers from 0, or ids in a frame"):
+        factorizer().fit(rows)

@@ -14,7 +14,7 @@ from tfrank_sel import kept
 from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive
 from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.models.als import ids, progress, retrieval, tuning
-from tfrank_sel.models.als.interactions import as_matrix, divided, merged, times_of
+from tfrank_sel.models.als.interactions import as_matrix, divided, merged, times_of, with_zeros
 from tfrank_sel.models.als.objectives import (
     RG2,
     Objective,
@@ -126,8 +126,8 @@ class RGFactorizer(Configurable):
     user_factors_: Array = _learned()
     item_factors_: Array = _learned()
     seen_: Any = _learned()
-    user_ids_: NDArray[Any] | None = None
-    item_ids_: NDArray[Any] | None = None
+    history_: list[dict[str, float]]
+    _numberings: ids.Pair = (None, None)
 
     def __init__(
         self,
@@ -205,22 +205,24 @@ class RGFactorizer(Configurable):
         interactions, known_ids = ids.numbered(interactions)
         if known_ids[0] is not None and not isinstance(group, SingleProcess):
             raise refusal("Interactions of several processes must be indices", "a frame")
-        self.user_ids_, self.item_ids_ = known_ids
         matrix = as_matrix(interactions)
         num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
         matrix.resize(matrix.shape[0], num_items)
         validation = None if validation is None else ids.renumbered(validation, known_ids)
         held_out = None if validation is None else as_matrix(validation, matrix.shape)
-        if self.regularization is None and isinstance(group, SingleProcess):
-            self.regularization_ = self._chosen(interactions, held_out, times, list_weights)
+        strength = self.regularization
+        if strength is None and isinstance(group, SingleProcess):
+            strength = self._chosen(interactions, held_out, times, list_weights)
+        elif strength is None:
+            strength = _UNSEARCHED
         first_user = group.gathered(np.array([matrix.shape[0]]))[: group.rank].sum()
         if factors is not None:  # which a sweep changes in place
             factors = np.array(factors[0], self.dtype), np.array(factors[1], self.dtype)
-        self._start(matrix, factors, first_user)
-        solver = self._solver(matrix, list_weights, group)
-        users, items = self.user_factors_, self.item_factors_[group.block(num_items)]
-        self.history_: list[dict[str, float]] = []
-        best, kept = 0, (users, items)
+        users, all_items = self._factors(matrix.shape, factors, first_user)
+        solver = self._solver(matrix, list_weights, group, strength)
+        items = all_items[group.block(num_items)]
+        history: list[dict[str, float]] = []
+        best = (users, items)
         if group.rank > 0:
             verbose, log_dir = False, None
         rows = len(users) + len(items)
@@ -228,20 +230,21 @@ class RGFactorizer(Configurable):
             solver.on_rows = report.advance
             for sweep in range(self.sweeps):
                 solver.sweep(users, items)
-                self.history_.append(progress.judged(solver, users, items, self.seen_, held_out))
-                report(sweep, self.history_[-1])
+                history.append(progress.judged(solver, users, items, matrix, held_out))
+                report(sweep, history[-1])
                 if self.patience is None or held_out is None:
                     continue
-                ndcgs = [values["ndcg@10"] for values in self.history_]
-                if ndcgs[-1] >= ndcgs[best]:
-                    best, kept = sweep, (users.copy(), items.copy())
-                elif sweep - best >= self.patience:
+                since = sweep - int(np.argmax([values["ndcg@10"] for values in history]))
+                if since == 0:
+                    best = users.copy(), items.copy()
+                elif since >= self.patience:
                     break
         if self.patience is not None and held_out is not None:
-            users, items = kept
-        self.user_factors_, self.item_factors_ = users, group.gathered(items)
+            users, items = best
+        items = group.gathered(items)
         if group.rank == 0:
-            progress.warn_if_collapsed(self.item_factors_)
+            progress.warn_if_collapsed(items)
+        self._learn(users, items, matrix, known_ids, regularization_=strength, history_=history)
         return self
 
     def partial_fit(
@@ -261,21 +264,19 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If shapes do not match, or if a system is singular.
         """
-        before = (self.user_ids_, self.item_ids_) if hasattr(self, "seen_") else None
-        interactions, (self.user_ids_, self.item_ids_) = ids.numbered(interactions, before)
-        matrix, factors, sizes = as_matrix(interactions), None, (0, 0)
+        is_fitted = hasattr(self, "seen_")
+        interactions, numberings = ids.numbered(
+            interactions, self._numberings if is_fitted else None
+        )
+        matrix, factors, sizes = with_zeros(interactions), None, (0, 0)
         counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
-        if hasattr(self, "seen_"):
+        if is_fitted:
             sizes, matrix = self.seen_.shape, merged(self.seen_, matrix)
-            shapes = [(count, self.num_factors) for count in matrix.shape]
-            old, new = (
-                (self.user_factors_, self.item_factors_),
-                random_factors(shapes, self.initial_scale, self.seed, self.dtype),
-            )
+            old, new = (self.user_factors_, self.item_factors_), self._random(matrix.shape)
             factors = [np.concatenate([old[x], new[x][len(old[x]) :]]) for x in (0, 1)]
-        self._start(matrix, factors)
-        solver = self._solver(matrix, list_weights, SingleProcess())
-        users, items = self.user_factors_, self.item_factors_
+        matrix.eliminate_zeros()
+        users, items = self._factors(matrix.shape, factors)
+        solver = self._solver(matrix, list_weights, SingleProcess(), self.regularization_)
         rest = [np.setdiff1d(np.arange(n), x.nonzero()) for n, x in zip(sizes, counts, strict=True)]
         old_users, old_items = users[rest[0]], items[rest[1]]
         for _ in range(sweeps):
@@ -283,6 +284,7 @@ class RGFactorizer(Configurable):
             users[rest[0]] = old_users
             solver.renew_items(users, items)
             items[rest[1]] = old_items
+        self._learn(users, items, matrix, numberings)
         return self
 
     def recommend(
@@ -312,13 +314,13 @@ class RGFactorizer(Configurable):
             ValueError: If `k` is not positive, an index is out of range, a user has no
                 interactions, or both `items` and `index` are given.
         """
-        users = ids.rows("users", users, len(self.user_factors_), self.user_ids_)
+        users = ids.rows("users", users, len(self.user_factors_), self._numberings[0])
         retrieval.check_known(np.atleast_1d(users), self.user_factors_)
         rows, factors, threads = np.atleast_1d(users), self.item_factors_, self._threads
         seen = self.seen_[rows] if filter_seen else None
         if index is None:
             if items is not None:
-                items = ids.rows("items", items, len(factors), self.item_ids_)
+                items = ids.rows("items", items, len(factors), self._numberings[1])
             result = retrieval.best_among(
                 items, self.user_factors_[rows], factors, k, seen, threads
             )
@@ -329,7 +331,7 @@ class RGFactorizer(Configurable):
                 f"`index` must be of the {len(factors)} items, and excludes `items`",
                 f"{index.num_items} items in `index`, items={items!r}",
             )
-        best = ids.named(result[0], self.item_ids_)
+        best = ids.named(result[0], self._numberings[1])
         return (best, result[1]) if users.ndim else (best[0], result[1][0])
 
     def similar_items(self, items: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
@@ -342,15 +344,15 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If `k` is not positive, or an index is out of range.
         """
-        rows = ids.rows("items", items, len(self.item_factors_), self.item_ids_)
+        rows = ids.rows("items", items, len(self.item_factors_), self._numberings[1])
         similar, cosines = retrieval.most_similar(rows, self.item_factors_, k)
-        return ids.named(similar, self.item_ids_), cosines
+        return ids.named(similar, self._numberings[1]), cosines
 
     def similar_users(self, users: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
         """Returns the users most similar to some users, as `similar_items`."""
-        rows = ids.rows("users", users, len(self.user_factors_), self.user_ids_)
+        rows = ids.rows("users", users, len(self.user_factors_), self._numberings[0])
         similar, cosines = retrieval.most_similar(rows, self.user_factors_, k)
-        return ids.named(similar, self.user_ids_), cosines
+        return ids.named(similar, self._numberings[0]), cosines
 
     def explain(self, user: int | str, item: int | str) -> Explanation:
         """Divides the score of an item into contributions of the items that the user took.
@@ -360,16 +362,16 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If an index is out of range.
         """
-        user = int(ids.rows("user", user, len(self.user_factors_), self.user_ids_))
-        item = int(ids.rows("item", item, len(self.item_factors_), self.item_ids_))
+        user = int(ids.rows("user", user, len(self.user_factors_), self._numberings[0]))
+        item = int(ids.rows("item", item, len(self.item_factors_), self._numberings[1]))
         counts, exponent = np.diff(self.seen_.indptr), self.activity_exponent
         weight = activity_weights(counts, exponent, SingleProcess())[user]
         counts = np.bincount(self.seen_.indices, minlength=self.seen_.shape[1])
         weights = base_weights(counts, self.popularity_exponent)
         row, factors = self.seen_[user], self.item_factors_
-        (ridge,) = self._ridges(np.array([row.nnz]))
+        (ridge,) = self._ridges(np.array([row.nnz]), self.regularization_)
         explanation = explained(item, row, self.objective, factors, weights, ridge / weight)
-        return explanation._replace(items=ids.named(explanation.items, self.item_ids_))
+        return explanation._replace(items=ids.named(explanation.items, self._numberings[1]))
 
     def to_keras(self) -> "TwoTower":
         """Returns a Keras model with these embeddings."""
@@ -405,9 +407,26 @@ class RGFactorizer(Configurable):
             model = cls.from_config(json.loads((path / _CONFIG).read_text(encoding="utf-8")))
         with kept.reading(path / _ARRAYS, "the arrays of this RGFactorizer"):
             arrays, seen = _read(path / _ARRAYS)
-            model._start(seen, (arrays["user_factors"], arrays["item_factors"]))
-        model.user_ids_, model.item_ids_ = arrays.get("user_ids"), arrays.get("item_ids")
+            pair = arrays["user_factors"], arrays["item_factors"]
+            users, items = model._factors(seen.shape, pair)
+        of_users, of_items = (
+            ids.Numbering(arrays[name]) if name in arrays else None
+            for name in ("user_ids", "item_ids")
+        )
+        model._learn(users, items, seen, (of_users, of_items))
         return model
+
+    @property
+    def user_ids_(self) -> NDArray[Any] | None:
+        """Ids of the users of a frame, by index; None if all methods take indices."""
+        numbering = self._numberings[0]
+        return None if numbering is None else numbering.ids
+
+    @property
+    def item_ids_(self) -> NDArray[Any] | None:
+        """Ids of the items, as `user_ids_`."""
+        numbering = self._numberings[1]
+        return None if numbering is None else numbering.ids
 
     @property
     def _cg_steps(self) -> int | None:
@@ -419,17 +438,28 @@ class RGFactorizer(Configurable):
     def _threads(self) -> int:
         return self.num_threads or os.cpu_count() or 1
 
-    def _start(self, matrix: Any, factors: Any, first_user: int = 0) -> None:
-        shapes = [(count, self.num_factors) for count in matrix.shape]
-        if factors is None:
-            factors = self._random(matrix.shape, first_user)
-        users, items = (np.asarray(side, self.dtype, order="C") for side in factors)
+    def _factors(
+        self, counts: tuple[int, int], given: Any = None, first_user: int = 0
+    ) -> tuple[Array, Array]:
+        """The given factors, of the dtype and the shapes of this model; random ones if `None`."""
+        shapes = [(count, self.num_factors) for count in counts]
+        if given is None:
+            given = self._random(counts, first_user)
+        users, items = (np.asarray(side, self.dtype, order="C") for side in given)
         if [users.shape, items.shape] != shapes:
             raise refusal(
                 f"Factors must have shapes {shapes[0]} and {shapes[1]}",
                 f"{users.shape} and {items.shape}",
             )
-        self.user_factors_, self.item_factors_, self.seen_ = users, items, matrix
+        return users, items
+
+    def _learn(
+        self, users: Array, items: Array, seen: Any, numberings: ids.Pair, **others: Any
+    ) -> None:
+        """Takes what was learned, all at once: a call that fails before changes nothing."""
+        vars(self).update(
+            others, user_factors_=users, item_factors_=items, seen_=seen, _numberings=numberings
+        )
 
     def _random(self, counts: tuple[int, int], first_user: int = 0) -> list[Array]:
         scale, shapes = self.initial_scale, [(count, self.num_factors) for count in counts]
@@ -455,6 +485,7 @@ class RGFactorizer(Configurable):
         matrix: Any,
         list_weights: ArrayLike | None,
         group: Group,
+        regularization: float,
         item_weights: NDArray[np.float64] | None = None,
     ) -> Solver:
         num_users, num_items = matrix.shape
@@ -473,8 +504,8 @@ class RGFactorizer(Configurable):
         return Solver(
             matrix,
             self.objective,
-            self._ridges(np.diff(matrix.indptr)),
-            self._ridges(counts[own]),
+            self._ridges(np.diff(matrix.indptr), regularization),
+            self._ridges(counts[own], regularization),
             list_weights=weights,
             base_weights=item_weights[own],
             cg_steps=self._cg_steps,
@@ -484,15 +515,15 @@ class RGFactorizer(Configurable):
             device=self.device,
         )
 
-    def _ridges(self, counts: NDArray[Any]) -> NDArray[np.float64]:
-        return self.regularization_ * np.maximum(counts, 1.0) ** self.count_exponent
+    def _ridges(self, counts: NDArray[Any], regularization: float) -> NDArray[np.float64]:
+        return regularization * np.maximum(counts, 1.0) ** self.count_exponent
 
 
 def _write(path: Path, config: dict[str, Any], arrays: dict[str, Any], matrix: Any) -> None:
     parts = {"indptr": matrix.indptr, "indices": matrix.indices, "gains": matrix.data}
     stored = {name: x for name, x in {**arrays, **parts}.items() if x is not None}
     with kept.folder(pathlib.Path(path), _KIND) as written:
-        (written / _CONFIG).write_text(json.dumps(config, indent=1))
+        (written / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
         np.savez(written / _ARRAYS, **stored)
 
 

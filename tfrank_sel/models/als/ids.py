@@ -13,7 +13,39 @@ Ids = NDArray[Any]
 
 _LARGEST = np.iinfo(np.int64).max
 
-Pair = tuple[Ids | None, Ids | None]  # of users and of items; None if they are indices
+
+class Numbering:
+    """Ids by number, sorted once for all look-ups.
+
+    Args:
+        ids: The ids, each once.
+    """
+
+    def __init__(self, ids: Ids) -> None:
+        self.ids = ids
+        self._order = np.argsort(ids, kind="stable")
+
+    def rows(self, name: str, given: ArrayLike) -> NDArray[np.int64]:
+        """Returns the numbers of ids, of any shape.
+
+        Raises:
+            ValueError: If an id is of another type, or unknown.
+        """
+        column = _alike(name, np.asarray(given), self.ids)
+        sought = column.astype(self.ids.dtype)  # texts are cut, and then differ
+        places = np.searchsorted(self.ids, sought, sorter=self._order)
+        rows = self._order[np.minimum(places, len(self.ids) - 1)]
+        if unknown := np.unique(column[self.ids[rows] != column]).tolist():
+            raise refusal(f"`{name}` must be ids of the fit", unknown[:5])
+        return rows
+
+    def with_new(self, name: str, column: Ids) -> "Numbering":
+        """Returns a numbering that goes on with the ids that are new, sorted."""
+        new = np.setdiff1d(_alike(name, column, self.ids), self.ids)
+        return Numbering(np.concatenate([self.ids, new])) if new.size else self
+
+
+Pair = tuple[Numbering | None, Numbering | None]  # of users and of items; None if they are indices
 
 
 def numbered(interactions: Any, fitted: Pair | None = None) -> tuple[Any, Pair]:
@@ -21,11 +53,10 @@ def numbered(interactions: Any, fitted: Pair | None = None) -> tuple[Any, Pair]:
 
     Args:
         interactions: As in `as_matrix`; those without names of columns are returned unchanged.
-        known: The ids of the fit, which new ids follow; None before it.
+        fitted: The numberings of the fit, which new ids follow; None before it.
 
     Returns:
-        The interactions, and the ids by number, sorted but for the known ones; None without names
-        of columns.
+        The interactions, and the numberings; None without names of columns.
 
     Raises:
         ValueError: If ids are not all texts or all integers, or not as those of the fit.
@@ -33,15 +64,16 @@ def numbered(interactions: Any, fitted: Pair | None = None) -> tuple[Any, Pair]:
     if not _is_frame(interactions, fitted):
         return interactions, (None, None)
     *pairs, gains = split_columns(interactions)
-    ids, indices = [], []
+    numberings, indices = [], []
     for name, column, old in zip(("user", "item"), pairs, fitted or (None, None), strict=True):
-        own, places = np.unique(_checked(name, column), return_inverse=True)
-        if old is not None:
-            own = np.concatenate([old, np.setdiff1d(_alike(name, own, old), old)])
-            places = _places(column, own)
-        ids.append(own)
+        if old is None:
+            own, places = np.unique(_checked(name, column), return_inverse=True)
+            numberings.append(Numbering(own))
+        else:
+            numberings.append(old.with_new(name, column))
+            places = numberings[-1].rows(name, column)
         indices.append(places)
-    return (*indices, gains), (ids[0], ids[1])
+    return (*indices, gains), (numberings[0], numberings[1])
 
 
 def renumbered(interactions: Any, fitted: Pair) -> Any:
@@ -52,27 +84,25 @@ def renumbered(interactions: Any, fitted: Pair) -> Any:
     return rows("user", users, 0, fitted[0]), rows("item", items, 0, fitted[1]), gains
 
 
-def rows(name: str, given: ArrayLike, count: int, ids: Ids | None) -> NDArray[np.int64]:
+def rows(name: str, given: ArrayLike, count: int, numbering: Numbering | None) -> NDArray[np.int64]:
     """Returns the indices of users or items, of any shape, given by their ids if they have some.
 
     Raises:
         ValueError: If an index is out of range, or an id unknown.
     """
-    if ids is None:
+    if numbering is None:
         return retrieval.indices(name, given, count)
-    column = _alike(name, np.asarray(given), ids)
-    if unknown := np.setdiff1d(column, ids).tolist():
-        raise refusal(f"`{name}` must be ids of the fit", unknown[:5])
-    return _places(column, ids)
+    return numbering.rows(name, given)
 
 
-def named(indices: NDArray[Any], ids: Ids | None) -> NDArray[Any]:
+def named(indices: NDArray[Any], numbering: Numbering | None) -> NDArray[Any]:
     """Returns the ids of indices, if there are ids; for -1, the number -1 or the empty text.
 
     In uint64, -1 is the largest number.
     """
-    if ids is None:
+    if numbering is None:
         return indices
+    ids = numbering.ids
     none = np.array(-1 if ids.dtype.kind in "iu" else "").astype(ids.dtype)
     return np.where(indices < 0, none, ids[indices])
 
@@ -116,8 +146,3 @@ def _alike(name: str, column: Ids, ids: Ids) -> Ids:
             )
         column = column.astype(ids.dtype)
     return column
-
-
-def _places(column: Ids, ids: Ids) -> NDArray[np.int64]:
-    order = np.argsort(ids)
-    return order[np.searchsorted(ids, np.asarray(column).astype(ids.dtype), sorter=order)]

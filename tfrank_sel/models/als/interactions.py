@@ -33,6 +33,13 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
         TypeError: If the interactions have another type.
         ValueError: If a user, an item or a gain is out of range, or columns differ in length.
     """
+    matrix = with_zeros(interactions, shape)
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def with_zeros(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix:
+    """Reads interactions as `as_matrix`, with gains of 0."""
     if sp.issparse(interactions):
         matrix = sp.csr_matrix(interactions.astype(_wide(interactions.dtype)), copy=True)
         if shape is not None and matrix.shape != tuple(shape):
@@ -49,17 +56,20 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
             "Gains must be finite and not negative",
             f"gains from {matrix.data.min()} to {matrix.data.max()}",
         )
-    matrix.eliminate_zeros()
     return matrix
 
 
 def merged(old: Matrix, new: Matrix) -> Matrix:
-    """Returns the interactions of both matrices; for a pair in both, the gain is that of `new`."""
+    """Returns the interactions of both matrices; for a pair in both, the gain is that of `new`.
+
+    A pair of gain 0 in `new` is left out.
+    """
     shape = tuple(map(max, zip(old.shape, new.shape, strict=True)))
     old, new = old.copy(), new.copy()
     old.resize(shape)
     new.resize(shape)
-    union = sp.csr_matrix(old - old.multiply(new != 0) + new)
+    is_new = sp.csr_matrix((np.ones(new.nnz, bool), new.indices, new.indptr), shape)
+    union = sp.csr_matrix(old - old.multiply(is_new) + new)
     union.eliminate_zeros()
     return union
 
@@ -99,8 +109,8 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
             )
     elif isinstance(interactions, np.ndarray) and interactions.ndim == 2:
         columns = list(interactions.T)
-        if len(columns) > 2 and np.all(columns[0] == np.rint(columns[0])):
-            columns[:2] = [column.astype(np.int64) for column in columns[:2]]
+        if len(columns) > 2:  # gains make numbers of the other columns, too
+            columns[:2] = map(_as_integers, columns[:2])
     elif isinstance(interactions, tuple):
         columns = [np.asarray(column) for column in interactions]
     else:
@@ -116,6 +126,15 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
         )
     gains = columns[2] if len(columns) == 3 else np.ones(len(columns[0]), np.float32)
     return columns[0], columns[1], gains
+
+
+def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
+    """The integers of a column of floats, if it has no others."""
+    if column.dtype.kind != "f":
+        return column
+    with np.errstate(invalid="ignore"):
+        integers = column.astype(np.int64)
+    return integers if np.array_equal(integers, column) else column
 
 
 def _are_times(column: NDArray[Any]) -> bool:

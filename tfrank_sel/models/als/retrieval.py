@@ -73,7 +73,7 @@ def best_among(
     items = np.atleast_1d(indices("items", items, len(factors)))
     seen = None if seen is None else seen[:, items].tocsr()
     ids, scores = best(users, factors[items], k, seen, num_threads)
-    return np.where(ids < 0, -1, items[ids]).astype(np.int32), scores
+    return np.append(items, -1).astype(np.int32)[ids], scores  # the last is what none has
 
 
 def check_known(users: NDArray[Any], factors: Array) -> None:

@@ -80,20 +80,19 @@ def fit_towers(
     matrix = as_matrix(interactions, shape)
     held_out = None if validation is None else as_matrix(validation, shape)
     sides = [_TowerSide(*side, optimizer) for side in zip(towers, features, strict=True)]
-    model._start(matrix, [side.vectors() for side in sides])
-    model.user_ids_ = model.item_ids_ = None
-    solver = model._solver(matrix, None, SingleProcess())
-    users, items = model.user_factors_, model.item_factors_
+    users, items = model._factors(shape, [side.vectors() for side in sides])
+    solver = model._solver(matrix, None, SingleProcess(), model.regularization_)
     random = np.random.default_rng(model.seed)
-    model.history_ = []
+    history = []
     for _ in range(epochs):
         of_users, of_items = solver.by_user.rows, solver.by_item.rows
         sides[0].train(of_users, model, solver.user_terms(items), items, batch_size, random)
         users[:] = sides[0].vectors()
         sides[1].train(of_items, model, solver.item_terms(users, items), users, batch_size, random)
         items[:] = sides[1].vectors()
-        model.history_.append(progress.judged(solver, users, items, matrix, held_out))
+        history.append(progress.judged(solver, users, items, matrix, held_out))
     progress.warn_if_collapsed(items)
+    model._learn(users, items, matrix, (None, None), history_=history)
     return model
 
 
@@ -129,7 +128,6 @@ class _TowerSide:
         random: np.random.Generator,
     ) -> None:
         """Trains one epoch, given the vectors of the other side."""
-        single = [x.astype(np.float32) for x in terms]
         counts, objective = np.diff(rows.indptr), model.objective
         for batch in np.array_split(
             random.permutation(len(counts)), math.ceil(len(counts) / batch_size)
@@ -140,11 +138,11 @@ class _TowerSide:
             columns, gains = rows.indices[places], rows.gains[places]
             weights = rows.weights[batch][owner] * rows.column_weights[columns]
             curvatures, slopes = (
-                (weights * (x[0] + x[1] * gains)).astype(np.float32)
-                for x in (objective.curvature, objective.slope)
+                weights * (x[0] + x[1] * gains) for x in (objective.curvature, objective.slope)
             )
-            shared = (rows.scales[batch], rows.ridges[batch])
-            self._step(self._of(batch), owner, fixed[columns], curvatures, slopes, *shared, *single)
+            shared = (rows.scales[batch], rows.ridges[batch], *terms)
+            numbers = (x.astype(np.float32) for x in (fixed[columns], curvatures, slopes, *shared))
+            self._step(self._of(batch), owner, *numbers)
 
     def _stepped(
         self,

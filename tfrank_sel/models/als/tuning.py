@@ -115,7 +115,7 @@ def tune(
         )
     settings = {name: tried[0][name] for name in (*search, "sweeps")}
     chosen_model = type(model)(**{**arguments, **settings}).fit(as_matrix(interactions))
-    chosen_model.user_ids_, chosen_model.item_ids_ = known_ids
+    chosen_model._numberings = known_ids
     return chosen_model, tried
 
 

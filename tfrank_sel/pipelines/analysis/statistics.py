@@ -75,7 +75,7 @@ class Statistics:
             tfrank_sel.data.InputError: If the file is malformed or of another version.
         """
         try:
-            return cls.of(json.loads(path.read_text()))
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = received("expected statistics in the format of this version", error)
             raise data.InputError(str(path), reason) from error

@@ -259,7 +259,7 @@ def _tell_plan(job: Job, force: str | None, console: Console) -> None:
 
 def _tell_pushed(output: Path, steps: Sequence[str], console: Console) -> None:
     """Prints where the model is, or why it is not published, and what to do next."""
-    pushed = json.loads((output / "push" / "pushed.json").read_text())
+    pushed = json.loads((output / "push" / "pushed.json").read_text(encoding="utf-8"))
     if not pushed["blessed"]:
         for reason in pushed["reasons"]:
             print(f"not blessed: {reason}", file=sys.stderr)

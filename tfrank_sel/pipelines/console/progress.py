@@ -70,7 +70,7 @@ class Activity:
 def _octets_read() -> int:
     """Bytes that this process has read; 0 if the system does not count them."""
     try:
-        with open("/proc/self/io") as file:
+        with open("/proc/self/io", encoding="utf-8") as file:
             return int(file.readline().split()[1])
     except OSError:
         return 0

@@ -76,10 +76,10 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
     """
     folder = partial(output, name)
     key_file = folder / KEY
-    if not (resumes and key_file.is_file() and key_file.read_text() == key):
+    if not (resumes and key_file.is_file() and key_file.read_text(encoding="utf-8") == key):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        key_file.write_text(key)
+        key_file.write_text(key, encoding="utf-8")
     try:
         yield folder
         key_file.unlink()

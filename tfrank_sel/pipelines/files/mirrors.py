@@ -81,7 +81,9 @@ class Mirror:
             step, _, file = name.partition("/")
             if file == folders.MANIFEST:
                 mine = self.path / name
-                if not (mine.is_file() and mine.read_text() == self._manifest(step)):
+                if not (
+                    mine.is_file() and mine.read_text(encoding="utf-8") == self._manifest(step)
+                ):
                     apart = tuple(f"{step}/{x}/" for x in folders.RECORDS.get(step, ()))
                     names = [x for x in stored if x.startswith(f"{step}/")]
                     self._replace(step, [x for x in names if not x.startswith(apart)])
@@ -97,7 +99,7 @@ class Mirror:
         if self.url is None:
             return
         place, mine = stores.join(self.url, step), self.path / step
-        manifest = (mine / folders.MANIFEST).read_text()
+        manifest = (mine / folders.MANIFEST).read_text(encoding="utf-8")
         is_there = stores.is_file(stores.join(place, folders.MANIFEST))
         if is_there and self._manifest(step) == manifest:
             return

@@ -204,7 +204,7 @@ def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> 
         tfrank_sel.data.InputError: If there are more than allowed, or a file cannot be read.
     """
     count, first, rules = 0, list[Rejected](), collections.Counter[str]()
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for rejected in letters:
             if rejected.number is None or len(first) < SHOWN:
                 first.append(rejected)

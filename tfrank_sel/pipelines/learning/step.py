@@ -169,7 +169,7 @@ class Training:
 
 def read(folder: Path, candidates: Mapping[str, Candidate]) -> dict[str, Trained]:
     """Reads the trained candidates, after the user's modules with their classes are imported."""
-    figures = json.loads((folder / "training.json").read_text())
+    figures = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     return {
         name: Trained(
             candidate,

@@ -131,7 +131,7 @@ def anomalies(run: "Run") -> list[dict[str, Any]]:
     """
     by_rule: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for path in sorted((run.output / "analyze" / "anomalies").glob("*.json")):
-        for x in json.loads(path.read_text()):
+        for x in json.loads(path.read_text(encoding="utf-8")):
             by_rule.setdefault((path.stem, x["rule"], x["action"]), []).append(x)
 
     def width(x: dict[str, Any]) -> tuple[float, int]:

@@ -48,7 +48,7 @@ def write(run: "Run") -> Path:
     trained, splits, models = run.trained, run.splits, run.scorers
     test, training = splits["test"], splits["train"].statistics
     measured, told = run.evaluation, card.facts(run)
-    judged = json.loads((run.output / "push" / "blessing.json").read_text())
+    judged = json.loads((run.output / "push" / "blessing.json").read_text(encoding="utf-8"))
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
     curves = {name: x.first(test.longest) for name, x in sorted(measured.curves.items())}
     sample = test.sample()

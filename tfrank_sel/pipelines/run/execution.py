@@ -90,7 +90,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
         result.prepare("train" in stale and "train" in chosen)
     for step in chosen:
         gates = result.output / "analyze" / "failures.json"
-        if STEPS[step].is_gated and (failures := json.loads(gates.read_text())):
+        if STEPS[step].is_gated and (failures := json.loads(gates.read_text(encoding="utf-8"))):
             raise GateError(failures)
         if step in stale:
             _take(result, plan, step)
@@ -98,7 +98,9 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
             progress.skip(step)
             job.mirror.send(step)
         if is_whole and step == "ingest":
-            splits = json.loads((result.output / step / "ingest.json").read_text())["splits"]
+            splits = json.loads((result.output / step / "ingest.json").read_text(encoding="utf-8"))[
+                "splits"
+            ]
             items = sum(split["items"] for split in splits.values())
             progress.expect(durations(stale, items))
     if is_whole and (stale or not (result.output / "report.html").exists()):

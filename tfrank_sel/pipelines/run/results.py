@@ -150,7 +150,9 @@ class Run:
     @functools.cached_property
     def evaluation(self) -> Evaluation:
         """Our model against the baseline on the test split."""
-        return Evaluation.of(json.loads((self.output / "evaluate" / "metrics.json").read_text()))
+        return Evaluation.of(
+            json.loads((self.output / "evaluate" / "metrics.json").read_text(encoding="utf-8"))
+        )
 
     @property
     def pushed(self) -> Pushed | None:

@@ -79,7 +79,7 @@ def _known(
 ) -> str | None:
     """The MLflow run of the folder, if it exists and its parameters are the same."""
     path = output / TRACKED
-    tracked = json.loads(path.read_text()) if path.is_file() else {}
+    tracked = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if tracked.get("uri") != uri:
         return None
     try:
@@ -117,7 +117,7 @@ def _named(text: str) -> str:
 
 def _metrics(output: Path) -> Iterator[Metric]:
     """The metrics on the test split, at the time of the evaluation."""
-    figures = json.loads((output / "evaluate" / "metrics.json").read_text())
+    figures = json.loads((output / "evaluate" / "metrics.json").read_text(encoding="utf-8"))
     made = _made(output, "evaluate")
     for name, compared in figures["metrics"].items():
         for kind in ("ours", "baseline", "low", "high"):
@@ -127,7 +127,7 @@ def _metrics(output: Path) -> Iterator[Metric]:
 
 def _epochs(output: Path) -> Iterator[Metric]:
     """Loss and metrics of each epoch, at the time of the training."""
-    figures = json.loads((output / "train" / "training.json").read_text())
+    figures = json.loads((output / "train" / "training.json").read_text(encoding="utf-8"))
     made = _made(output, "train")
     for name, trained in figures.items():
         for fit in trained["fits"]:
@@ -144,7 +144,7 @@ def _made(output: Path, step: str) -> int:
 
 
 def _tags(output: Path) -> Iterator[RunTag]:
-    pushed = json.loads((output / "push" / "pushed.json").read_text())
+    pushed = json.loads((output / "push" / "pushed.json").read_text(encoding="utf-8"))
     place = pushed["saved_model"]
     yield RunTag("blessed", json.dumps(pushed["blessed"]))
     yield RunTag("version", "" if place is None else Path(place).name)

@@ -265,7 +265,9 @@ class Study:
             progress = Progress(Console(quiet=True), on_epoch=on_epoch)
             for step in _STEPS:
                 run(configuration, folder, progress, only=step)
-        fits = json.loads((folder / "train" / "training.json").read_text())["ours"]["fits"]
+        fits = json.loads((folder / "train" / "training.json").read_text(encoding="utf-8"))["ours"][
+            "fits"
+        ]
         return statistics.mean(fit["validation_ndcg"] for fit in fits)
 
     def _share(self, configuration: Configuration, folder: Path) -> None:

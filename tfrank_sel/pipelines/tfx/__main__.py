@@ -185,7 +185,7 @@ def _logged(log: Path) -> Iterator[None]:
     failure = None
     sys.stderr.flush()
     kept = os.dup(2)
-    with log.open("a") as written:
+    with log.open("a", encoding="utf-8") as written:
         os.dup2(written.fileno(), 2)
         try:
             yield

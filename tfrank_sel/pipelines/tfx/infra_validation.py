@@ -111,7 +111,7 @@ def served(saved_model: str, start_seconds: float) -> Iterator[Server]:
             "--model-base-path",
             str(base),
         ]
-        with log.open("w") as written:
+        with log.open("w", encoding="utf-8") as written:
             server = subprocess.Popen(
                 [*command, "--grpc-port", "0", "--rest-port", "0"], stdout=written, stderr=written
             )
@@ -161,12 +161,12 @@ def _addresses(server: subprocess.Popen[bytes], log: Path, seconds: float) -> tu
     """Waits until the server prints its addresses."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        if match := _SERVING.search(log.read_text()):
+        if match := _SERVING.search(log.read_text(encoding="utf-8")):
             return match[1], match[2]
         if server.poll() is not None:
             break
         time.sleep(0.1)
-    said = log.read_text().strip().splitlines()[-1:]
+    said = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
     raise RefusalError(f"the server must start within {seconds:g} s. Output: {' '.join(said)!r}")
 
 

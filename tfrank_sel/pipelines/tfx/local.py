@@ -89,8 +89,8 @@ class _Shown(logging.Handler):
 def outcome(metadata: Path) -> Outcome:
     """Returns the outcome of the latest run, from the file of its metadata store."""
     folder = Path(latest(metadata, "ModelEvaluation").uri)
-    evaluation = json.loads((folder / "metrics.json").read_text())
-    objections = json.loads((folder / "blessing.json").read_text())["reasons"]
+    evaluation = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    objections = json.loads((folder / "blessing.json").read_text(encoding="utf-8"))["reasons"]
     infra = latest(metadata, "InfraBlessing").custom_properties
     if not infra["blessed"].int_value:
         objections.append(infra["blessing_message"].string_value)

@@ -252,7 +252,7 @@ def _tls(message: Any) -> Iterator[tuple[str, str]]:
         files = []
         for field in ("server_cert", "server_key"):
             files.append(pathlib.Path(folder, field))
-            files[-1].write_text(getattr(message, field))
+            files[-1].write_text(getattr(message, field), encoding="utf-8")
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*map(str, files))
         except ssl.SSLError as error:

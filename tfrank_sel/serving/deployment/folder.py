@@ -127,11 +127,15 @@ def render(
         tag, models = _SERVER, stores.join(root, "models.config")
     values = {"model_name": model_name, "tag": tag, "root": root, "models_config": models}
     with importlib.resources.as_file(_TEMPLATES) as templates:
-        alerts = _Template((templates / "alerts.yml").read_text()).substitute(values)
+        alerts = _Template((templates / "alerts.yml").read_text(encoding="utf-8")).substitute(
+            values
+        )
         values["alerts"] = textwrap.indent(alerts, "  ").strip()
         for path in templates.rglob("*"):
             if path.is_file() and (version is not None or path.name != "models.config"):
                 target = folder / path.relative_to(templates)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                text = _ONLY.sub(lambda x: f"{x[1]}\n" if x[2] in kinds else "", path.read_text())
-                target.write_text(_Template(text).substitute(values))
+                text = _ONLY.sub(
+                    lambda x: f"{x[1]}\n" if x[2] in kinds else "", path.read_text(encoding="utf-8")
+                )
+                target.write_text(_Template(text).substitute(values), encoding="utf-8")

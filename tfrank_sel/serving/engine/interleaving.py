@@ -57,7 +57,7 @@ class Interleaving:
         self.model, self.versions = model, tuple(versions)
         self._values, self._mix = _METHODS[method]
         self._log = log
-        self._file = open(log, "a")  # noqa: SIM115 - it is written to until the end
+        self._file = open(log, "a", encoding="utf-8")  # noqa: SIM115 - it is written to until the end
         self._lock, self._rounds = threading.Lock(), Rounds()
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -117,7 +117,7 @@ class Interleaving:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self._log), os.fstat(self._file.fileno())):
                 return
-        file = open(self._log, "a")  # noqa: SIM115
+        file = open(self._log, "a", encoding="utf-8")  # noqa: SIM115
         with contextlib.suppress(OSError):  # of what a full disk still holds back
             self._file.close()
         self._file = file

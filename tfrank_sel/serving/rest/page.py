@@ -32,7 +32,7 @@ def written(core: ServerCore) -> bytes:
     """Returns the page of the currently served models."""
     models = {name: _told(core, name) for name in core.names()}
     text = json.dumps(models).replace("<", r"\u003c")  # the text is inside a script element
-    return _PAGE.read_text().replace("MODELS", text, 1).encode()
+    return _PAGE.read_text(encoding="utf-8").replace("MODELS", text, 1).encode()
 
 
 def _told(core: ServerCore, name: str) -> dict[str, Any]:
