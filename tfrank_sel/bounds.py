@@ -7,8 +7,9 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel import losses, metrics
-from tfrank_sel.listwise import ListBatch, Listwise
+from tfrank_sel.listwise import Listwise
 from tfrank_sel.losses.targets import Shares
+from tfrank_sel.metrics.base import relevances
 from tfrank_sel.ops import ranking
 
 
@@ -64,7 +65,7 @@ def softmax_bounds(
         [Bruch et al., An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with
         Binary Relevance, 2019](https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
-    batch = ListBatch.of(y_true, y_pred, None, min_label=0.0, dtype=dtype)
+    batch = relevances(y_true, y_pred, None, dtype)
     # ties keep the order of the list, so the least relevant items go first
     labels, scores, mask = ranking.sort_by(
         -batch.labels, batch.labels, batch.scores, batch.mask, mask=batch.mask

@@ -221,10 +221,34 @@ def test_wrong_arguments_are_named() -> None:
     for given in ([], ["ndcg"], "ndcg", [keras.metrics.Mean()]):
         with pytest.raises(ValueError, match=r"must be a list of metrics of lists\. Received: "):
             metrics.compare({"a": OLD, "b": NEW}, QRELS, given)
-    with pytest.raises(ValueError, match="`resamples` must be positive"):
+    with pytest.raises(ValueError, match="`resamples` must be a positive integer"):
         metrics.compare({"a": OLD, "b": NEW}, QRELS, [metrics.MRR()], resamples=0)
+    for slices, message in ((["x"], "must map queries"), ({"1": "all"}, "must not contain.*all")):
+        with pytest.raises(ValueError, match=message):
+            compared(OLD, NEW, slices=slices)
     with pytest.raises(ValueError, match="query of the judgements in the run b"):
         compared(OLD, {"7": {"a": 1.0}})
+
+
+def test_bpref_is_of_judged_documents_whatever_the_names_of_metrics() -> None:
+    qrels = {"q": {"a": 1, "b": 0, "c": 1}}
+    run = {"q": {"u": 9.0, "v": 8.0, "a": 3.0, "b": 2.0, "c": 1.0}}
+    chosen = [metrics.BPref(), metrics.MRR(name="bpref")]
+    found = trec.evaluate(qrels, run, chosen)
+    assert found == {"b_pref": {"q": 0.5}, "bpref": {"q": pytest.approx(1 / 3)}}
+    with pytest.raises(ValueError, match=r"unique. Received twice: \['x'\]"):
+        trec.evaluate(qrels, run, [metrics.BPref(name="x"), metrics.MRR(name="x")])
+
+
+def test_batches_of_queries_are_of_like_sizes_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trec, "PAIRS_AT_ONCE", 50)
+    sizes = [9, 3, 1, 5, 4, 0]
+    assert [*trec._batches(sizes, in_pairs=True)] == [[5, 2, 1], [4, 3], [0]]
+    assert [*trec._batches(sizes, in_pairs=False)] == [[5, 2, 1, 4, 3, 0]]
+    measures = [metrics.AUC(), metrics.NDCG()]
+    bounded = trec.evaluate(QRELS, OLD, measures, complete=True)
+    monkeypatch.undo()
+    assert bounded == trec.evaluate(QRELS, OLD, measures, complete=True)
 
 
 def test_fused_runs_are_deterministic_in_ties() -> None:

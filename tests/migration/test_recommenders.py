@@ -59,6 +59,33 @@ def test_a_search_has_at_most_all_candidates(make: type) -> None:
     assert [float(x) for x in share.result()] == [1.0, 1.0]
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("make", [SEARCH.BruteForce, SEARCH.Streaming])
+def test_a_traced_search_uses_the_candidates_of_today(make: type, tmp_path: pathlib.Path) -> None:
+    def batches(x: np.ndarray) -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensor_slices(x).batch(8)
+
+    index = make(k=1)
+    traced = tf.function(lambda queries: dict(zip("ab", index(queries), strict=True)))
+    for candidates in (CANDIDATES, -3.0 * CANDIDATES[:5]):
+        index.index(batches(candidates), batches(np.arange(len(candidates))))
+        best = np.argmax(QUERIES @ candidates.T, axis=1)
+        for found in (
+            index(QUERIES)[1],
+            traced(QUERIES)["b"],
+            index.predict(QUERIES, verbose=0)[1],
+        ):
+            np.testing.assert_array_equal(found[:, 0], best)
+    spec = tf.TensorSpec([None, 3], tf.float32, name="queries")
+    tf.saved_model.save(index, tmp_path, traced.get_concrete_function(spec))
+    loaded = tf.saved_model.load(tmp_path)
+    found = loaded.signatures["serving_default"](queries=tf.constant(QUERIES))
+    np.testing.assert_array_equal(found["b"][:, 0], best)
+    with pytest.raises(ValueError, match="must keep their dtypes after a search in a graph"):
+        index.index(batches(CANDIDATES), batches(np.array(["a"] * 20)))
+    np.testing.assert_array_equal(traced(QUERIES)["b"][:, 0], best)
+
+
 def test_each_candidate_has_an_identifier() -> None:
     with pytest.raises(ValueError, match="`candidates` must have an identifier each"):
         SEARCH.BruteForce().index(CANDIDATES[:7], np.arange(20))

@@ -64,7 +64,7 @@ class AllLists(Averaging):
 class DefinedLists(Averaging):
     """Only lists for which the metric is defined count: those with a relevant item, or a pair.
 
-    Otherwise as `AllLists`.
+    An item of weight 0 makes no metric defined. Otherwise as `AllLists`.
 
     Example:
         >>> metric = metrics.MRR(averaging=metrics.averaging.DefinedLists())
@@ -73,7 +73,7 @@ class DefinedLists(Averaging):
     """
 
     def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:
-        counts = tf.reduce_any(batch.mask & (worth.items > 0.0), axis=-1)
+        counts = tf.reduce_any((worth.items > 0.0) & (batch.weights != 0.0), axis=-1)
         weights = batch.list_weights * tf.cast(counts, batch.list_weights.dtype)
         return batch._replace(list_weights=weights)
 

@@ -13,11 +13,20 @@ from tensorflow import Tensor
 
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Positive
-from tfrank_sel.listwise import ListBatch
+from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
-from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort
+from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort, by_value
 from tfrank_sel.metrics.ties import AVERAGED, IN_ORDER, SHUFFLED, Averaged, Ranks, Ties, retrieved
+from tfrank_sel.ops import class_labels
 from tfrank_sel.refusals import refusal
+
+
+def relevances(y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+    """Reads the arguments of Keras: relevances, or the index of the relevant item of each list."""
+    y_true, y_pred, sample_weight = class_labels.of_positions(y_true, y_pred, sample_weight)
+    y_pred = as_lists(y_pred)
+    y_true = class_labels.of_items(as_lists(y_true), y_pred, are_relevances=True)
+    return ListBatch.of(y_true, y_pred, sample_weight, min_label=0.0, dtype=dtype)
 
 
 class ListwiseMetric(Measure, keras_versions.Mean):
@@ -41,8 +50,10 @@ class ListwiseMetric(Measure, keras_versions.Mean):
     of label 1 in each list, as in `losses.ListwiseLoss`. An item is valid if its label is at least
     0 and not NaN, and if the Keras mask of `y_pred`, if any, is True. `sample_weight`
     is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or `[batch_size, list_size]` per
-    item. A valid item whose score is NaN ranks last; a measure that uses the score values is NaN
-    for its list.
+    item. Weights per item count within their list, not for the list: multiplied by a constant
+    above 0, they give the same mean of a ratio such as NDCG. A list of weight 0, or whose items all
+    have weight 0, is not counted. A valid item whose score is NaN ranks last; a measure that uses
+    the score values is NaN for its list.
 
     Raises:
         ValueError: If the shapes do not match.
@@ -51,12 +62,14 @@ class ListwiseMetric(Measure, keras_versions.Mean):
     averaging: Averaging = field(default=ALL_LISTS, kw_only=True)
 
     weighs_items: ClassVar[bool] = True  # see Worth
+    weighs_pairs: ClassVar[bool] = False  # whether a pair has the weights of both items
     pooled: ClassVar[bool] = False
     _direction: ClassVar[str] = "up"  # better values, as callbacks of Keras read it; or "down"
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch of lists to the mean."""
         values, weights = self.evaluate(y_true, y_pred, sample_weight)
+        values = tf.where(weights != 0.0, values, 0.0)  # NaN * 0 is NaN
         super().update_state(values, sample_weight=weights)
 
     def evaluate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> ListValues:
@@ -81,7 +94,8 @@ class ListwiseMetric(Measure, keras_versions.Mean):
     def list_values(self, batch: ListBatch, sort: Sort | None) -> ListValues:
         """Computes the value and the weight of each list of a batch that `batch_of` read."""
         batch = batch._replace(mask=self.counted(batch))
-        worth = Worth(self.worth(batch.labels, batch.mask), self.weighs_items, self.pooled)
+        compared = batch.mask & (batch.weights != 0.0) if self.weighs_pairs else batch.mask
+        worth = Worth(self.worth(batch.labels, compared), self.weighs_items, self.pooled)
         batch = self.averaging.weighed(batch, worth)
         values = self.measured(batch, sort)
         return ListValues(values, tf.broadcast_to(batch.list_weights, tf.shape(values)))
@@ -96,13 +110,17 @@ class ListwiseMetric(Measure, keras_versions.Mean):
 
     @property
     def reading(self) -> Hashable:
-        """Metrics whose `reading` is equal read the same batch of the same input."""
-        how = type(self).batch_of, type(self).counted, type(self.averaging).mask
-        return how, self.min_label, self.largest_label, self.dtype
+        """Metrics whose `reading` is equal read and sort the same input alike."""
+        cls, values = type(self), (self.min_label, self.largest_label, self.dtype)
+        how = cls.of_positions, cls.batch_of, cls.counted, cls.shared_sort, cls.takes_classes
+        masks = type(self.averaging).mask is not Averaging.mask
+        return how, values, by_value(self.averaging) if masks else None
 
 
 class ComparingMetric(ListwiseMetric):
     """A measure of pairs of items; a list without a pair does not count.
+
+    An item whose score is NaN is below all others, as in a ranking.
 
     Args:
         name: Name of the metric.
@@ -113,6 +131,8 @@ class ComparingMetric(ListwiseMetric):
     """
 
     averaging: Averaging = field(default=DEFINED_LISTS, kw_only=True)
+
+    compares_pairs = True
 
 
 class RankedMetric(ListwiseMetric):
@@ -174,13 +194,17 @@ class RankedMetric(ListwiseMetric):
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         if self.above is None:
             return batch
-        gains = tf.where(batch.mask, tf.maximum(batch.labels - self.above, 0.0), 0.0)
-        return batch._replace(labels=gains)
+        return batch._replace(labels=self.labels_above(batch.labels, batch.mask))
+
+    def labels_above(self, labels: Tensor, mask: Tensor) -> Tensor:
+        """Reads labels by `above`; 0 on padding."""
+        labels = labels if self.above is None else tf.maximum(labels - self.above, 0.0)
+        return tf.where(mask, labels, 0.0)
 
     @property
     def reading(self) -> Hashable:
         """Metrics whose `reading` is equal give the same ranking of the same input."""
-        return super().reading, self.ties, self.above
+        return super().reading, by_value(self.ties), self.above
 
     def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort:
         """Sorts down to the greatest cut-off in the group of metrics."""

@@ -16,8 +16,7 @@ from tensorflow import Tensor
 
 from tfrank_sel import keras_versions
 from tfrank_sel.compilation import unconverted
-from tfrank_sel.listwise import ListBatch
-from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics.base import ListwiseMetric, relevances
 from tfrank_sel.ops import masking
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import UNSET, Named, register
@@ -76,9 +75,10 @@ class ItemMetric(Named, keras_versions.Metric, abc.ABC):
     @unconverted
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds the sums of a batch of lists."""
-        batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=0.0, dtype=self.dtype)
-        predictions = tf.sigmoid(batch.scores) if self.from_logits else batch.scores
+        batch = relevances(y_true, y_pred, sample_weight, self.dtype)
         weights = tf.where(batch.mask, batch.weights * batch.list_weights[:, tf.newaxis], 0.0)
+        scores = tf.where(weights != 0.0, batch.scores, 0.0)  # NaN * 0 is NaN
+        predictions = tf.sigmoid(scores) if self.from_logits else scores
         items = (tf.reshape(x, [-1]) for x in (batch.labels, predictions, weights))
         self.totals.assign_add(self.sums(*items))
 
@@ -282,6 +282,7 @@ class LogitNorm(ListwiseMetric):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the weighted mean of the squares."""
+        scores = tf.where(weights != 0.0, scores, 0.0)  # NaN * 0 is NaN
         shares = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=-1, keepdims=True))
         centre = masking.masked_sum(shares * scores, mask)[:, None]
         from_centre = scores - centre if self.centered else scores

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -219,8 +220,9 @@ def compare(
             or an iterable of objects with these attributes, such as those of ir_datasets.
         qrels: The judgements, in one of these forms, with `relevance` instead of `score`.
         metrics: The metrics, with unique names. `metrics.trec_eval` has those of trec_eval.
-        slices: The slice of each query, such as its type. Each slice is also compared alone;
-            queries without a slice are only among all.
+            For `BPref`, documents without judgements are left out.
+        slices: The slice of each query, such as its type; not `"all"`. Each slice is also compared
+            alone; queries without a slice are only among all.
         resamples: Number of resamples of the bootstrap and of the randomisation test.
         seed: Seed of both.
 
@@ -229,8 +231,9 @@ def compare(
         Markdown, JSON and a picture.
 
     Raises:
-        ValueError: If there are fewer than two runs, no metric, a run without a query of the
-            judgements, or no query that counts, or if a source is malformed.
+        ValueError: If there are fewer than two runs, no metric, two metrics of one name, a run
+            without a query of the judgements, no query that counts, or a slice `"all"`, or if a
+            source is malformed.
 
     Example:
         >>> qrels = {"1": {"a": 1, "b": 0}, "2": {"a": 0, "b": 1}}
@@ -248,27 +251,41 @@ def compare(
         evaluation, 2007](https://doi.org/10.1145/1321440.1321528).
     """
     if not isinstance(runs, Mapping) or len(runs) < 2:
-        raise refusal("`runs` must be two runs or more, by name", list(runs))
+        given = [*runs] if isinstance(runs, Mapping) else type(runs).__name__
+        raise refusal("`runs` must be two runs or more, by name", given)
     listed = metrics if isinstance(metrics, Sequence) else [metrics]
     if not listed or not all(isinstance(metric, ListwiseMetric) for metric in listed):
         raise refusal("`metrics` must be a list of metrics of lists", repr(metrics))
-    if resamples < 1:
-        raise refusal("`resamples` must be positive", resamples=resamples)
+    if not isinstance(resamples, numbers.Integral) or resamples < 1:
+        raise refusal("`resamples` must be a positive integer", resamples=resamples)
+    if not isinstance(seed, numbers.Integral) or seed < 0:
+        raise refusal("`seed` must be an integer of at least 0", seed=seed)
+    slice_of = _slice_of({} if slices is None else slices)
     judged = trec.qrels_of(qrels)
     queries = sorted(judged)
-    values = {name: _values(name, run, judged, metrics, queries) for name, run in runs.items()}
+    values = {name: _values(name, run, judged, listed, queries) for name, run in runs.items()}
     pairs = [
         _Paired(metric.name, a, b, values[a][metric.name], values[b][metric.name])
-        for metric in metrics
+        for metric in listed
         for a, b in itertools.combinations(runs, 2)
     ]
     overall = _differences(pairs, {ALL: np.ones(len(queries), bool)}, resamples, seed)
     if len(overall) < len(pairs):
         raise refusal("Expected a query that counts for each metric", "none")
-    slice_of = {str(query): str(value) for query, value in (slices or {}).items()}
-    names = np.array([slice_of.get(query, "") for query in queries])
+    names = np.array([slice_of.get(query) for query in queries], object)
     members = {x: names == x for x in sorted({slice_of[q] for q in queries if q in slice_of})}
     return Comparison([*overall, *_differences(pairs, members, resamples, seed)], queries, values)
+
+
+def _slice_of(slices: Mapping[str, Any]) -> dict[str, str]:
+    if not isinstance(slices, Mapping):
+        raise refusal("`slices` must map queries to slices", type(slices).__name__)
+    found = {str(query): str(value) for query, value in slices.items()}
+    if ALL in found.values():
+        raise refusal(
+            f"`slices` must not contain {ALL!r}, the name of the slice of all queries", ALL
+        )
+    return found
 
 
 def _values(

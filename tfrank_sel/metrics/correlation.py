@@ -1,5 +1,6 @@
 """Measures of the order of pairs: correlations, and shares of pairs in the right order."""
 
+import math
 from dataclasses import field
 
 import tensorflow as tf
@@ -8,7 +9,7 @@ from tensorflow import Tensor
 from tfrank_sel.arguments import Cutoff
 from tfrank_sel.metrics.averaging import DEFINED_LISTS, Averaging
 from tfrank_sel.metrics.base import BinaryMetric, ComparingMetric, RankedMetric
-from tfrank_sel.metrics.ties import Ranks
+from tfrank_sel.metrics.ties import Ranks, retrieved
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
@@ -23,6 +24,7 @@ class ARP(RankedMetric):
     ARP(y, s) = sum_i w_i * y_i * rank_i(s) / sum_i w_i * y_i
     ```
 
+    A relevant item that is not retrieved, of score -inf, has the rank behind all items of the list.
     A list without a relevant item is not counted.
 
     Args:
@@ -53,13 +55,18 @@ class ARP(RankedMetric):
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Averages the ranks, weighted by the labels."""
-        at_rank = ranks.at(weights * self.worth(labels, mask))
-        total = tf.reduce_sum(at_rank * ranking.positions(at_rank), axis=-1)
-        return tf.math.divide_no_nan(total, tf.reduce_sum(at_rank, axis=-1))
+        worth = weights * self.worth(labels, mask)
+        at_rank = ranks.at(worth)
+        missed = tf.reduce_sum(tf.where(retrieved(ranks.scores, mask), 0.0, worth), axis=-1)
+        found = tf.reduce_sum(at_rank * ranking.positions(at_rank), axis=-1)
+        behind = 1.0 + tf.reduce_sum(tf.cast(mask, found.dtype), axis=-1)
+        return tf.math.divide_no_nan(found + behind * missed, tf.reduce_sum(worth, axis=-1))
 
 
 class _Correlation(ComparingMetric):
     """A correlation of labels and scores, undefined for a list of equal labels."""
+
+    weighs_pairs = True
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the label of each item less the smallest label of its list."""
@@ -151,7 +158,7 @@ class SpearmanRho(_Correlation):
 def _signs(x: Tensor) -> Tensor:
     """Returns the signs of the differences of all pairs, `[batch_size, i, j]`."""
     # by comparison, since a difference of large numbers may overflow
-    x, y = x[:, :, tf.newaxis], x[:, tf.newaxis, :]
+    x, y = _sides(x)
     return tf.cast(x > y, x.dtype) - tf.cast(x < y, x.dtype)
 
 
@@ -236,6 +243,8 @@ class AUC(ComparingMetric):
         https://doi.org/10.1016/j.patrec.2005.10.010).
     """
 
+    weighs_pairs = True
+
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Counts the items that should rank below each item."""
         return _sum_of_pairs(_pairs(tf.sign(labels), mask), tf.ones_like(labels))
@@ -264,8 +273,8 @@ class BPref(BinaryMetric):
     bpref@k(y, s) = sum_i [y_i > 0] * [rank_i(s) <= k] * (1 - min(n_i, R) / min(R, N)) * w_i / R
     ```
 
-    It uses judged items only: pass an item without a judgement as padding. A list without a
-    relevant item is 0, as in TREC evaluation.
+    It uses judged items only: pass an item without a judgement as padding, as `metrics.compare`
+    does. A list without a relevant item is 0, as in TREC evaluation.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
@@ -293,6 +302,7 @@ class BPref(BinaryMetric):
     of_relevant: bool = False
 
     averages_ties = False
+    judged_only = True
     weighs_items = False
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
@@ -309,7 +319,14 @@ class BPref(BinaryMetric):
 
 def _greater(x: Tensor) -> Tensor:
     """Returns where `x_i > x_j`, `[batch_size, i, j]`."""
-    return x[:, :, tf.newaxis] > x[:, tf.newaxis, :]
+    x, y = _sides(x)
+    return x > y
+
+
+def _sides(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns both sides of pairs, for comparison; NaN is as low as -inf, as in rankings."""
+    x = tf.where(tf.math.is_nan(x), -math.inf, x)
+    return x[:, :, tf.newaxis], x[:, tf.newaxis, :]
 
 
 def _pairs(labels: Tensor, mask: Tensor) -> Tensor:

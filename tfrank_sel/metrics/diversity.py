@@ -22,8 +22,8 @@ class DiversityMetric(BinaryMetric):
         **kwargs: As in `BinaryMetric`.
 
     Inputs: as in `ListwiseMetric`, but `y_true` is `[batch_size, list_size, subtopics]`: the
-    relevance of each item to each subtopic. A label below 0 or NaN is padding; an item is padding
-    if all its labels are.
+    relevance of each item to each subtopic. A label below 0 (with `above`, of any sign) or NaN is
+    padding; an item is padding if all its labels are.
     """
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
@@ -43,7 +43,7 @@ class DiversityMetric(BinaryMetric):
         items = tf.where(tf.reduce_any(valid, axis=-1), tf.ones([], dtype), float("nan"))
         batch = super().batch_of(items, y_pred, sample_weight, dtype)
         valid &= batch.mask[:, :, tf.newaxis]
-        return batch._replace(labels=tf.where(valid, labels, tf.zeros_like(labels)))
+        return batch._replace(labels=self.labels_above(labels, valid))
 
     def counted(self, batch: ListBatch) -> Tensor:
         """Returns the valid items; also an item of weight 0 covers its subtopics."""

@@ -3,7 +3,7 @@
 import abc
 import collections
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import tensorflow as tf
 from tensorflow import Tensor
@@ -26,7 +26,7 @@ class ListValues(NamedTuple):
 
     def mean(self) -> Tensor:
         """Averages the values by weight; 0 if no list counts."""
-        total = tf.reduce_sum(self.values * self.weights)
+        total = tf.reduce_sum(tf.math.multiply_no_nan(self.values, self.weights))
         return tf.math.divide_no_nan(total, tf.reduce_sum(self.weights))
 
 
@@ -45,10 +45,16 @@ class Sort(NamedTuple):
 class Measure(Listwise):
     """Input of an `Evaluator`: a formula over lists that may share its sort with others."""
 
+    judged_only: ClassVar[bool] = False  # whether items without a judgement are padding
+    compares_pairs: ClassVar[bool] = False  # whether memory grows with the square of a list's size
+
     @property
     @abc.abstractmethod
     def reading(self) -> Hashable:
-        """Metrics whose `reading` is equal read the same batch of the same input."""
+        """Metrics whose `reading` is equal read the same batch of the same input, and sort alike.
+
+        A subclass adds the parameters that its own `batch_of`, `counted` or `shared_sort` use.
+        """
 
     @abc.abstractmethod
     def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort | None:
@@ -57,6 +63,15 @@ class Measure(Listwise):
     @abc.abstractmethod
     def list_values(self, batch: ListBatch, sort: Sort | None) -> ListValues:
         """Computes the value and the weight of each list of a batch that `batch_of` read."""
+
+
+def by_value(x: Hashable) -> Hashable:
+    """Returns a key that is equal for equal objects, or only for the same one without a hash."""
+    try:
+        hash(x)
+    except TypeError:
+        return id(x)
+    return x
 
 
 class Evaluator(Checked):
@@ -115,8 +130,9 @@ class Evaluator(Checked):
         return {metric.name: values[metric.name] for metric in self.metrics}
 
     def _values(self, batches: list[ListBatch], sorts: list[Sort | None]) -> list[ListValues]:
-        return [
-            metric.list_values(batch, sort)
-            for group, batch, sort in zip(self._groups, batches, sorts, strict=True)
-            for metric in group
-        ]
+        values = []
+        for group, batch, sort in zip(self._groups, batches, sorts, strict=True):
+            weighs = tf.reduce_any(batch.weights != 0.0, axis=-1)
+            weighed = batch._replace(list_weights=tf.where(weighs, batch.list_weights, 0.0))
+            values += [metric.list_values(weighed, sort) for metric in group]
+        return values

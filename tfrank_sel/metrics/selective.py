@@ -15,6 +15,7 @@ from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import Averaging
 from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics.evaluator import by_value
 from tfrank_sel.ops import masking
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
@@ -54,13 +55,13 @@ class _RegionMetric(ListwiseMetric):
             scores=tf.where(mask, batch.scores, 0.0),
             mask=mask,
             weights=tf.where(mask, batch.weights, 0.0),
-            list_weights=batch.list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
+            list_weights=batch.list_weights,  # an `Evaluator` makes it 0 for a list without items
         )
 
     @property
     def reading(self) -> Hashable:
         """Metrics of one region read the same batch of the same input."""
-        return super().reading, self.lower, self.upper, id(self.label_map)
+        return super().reading, self.lower, self.upper, by_value(self.label_map)
 
     def inside(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Whether an item is valid and its observed score is in the region."""
@@ -238,11 +239,14 @@ def by_region(
     regions = list(itertools.pairwise(bounds))
     if len(bounds) == 2 or not all(low < high for low, high in regions):
         raise refusal("`edges` must be non-empty and strictly increasing", edges=list(edges))
+    words = {x: f"{x:g}" for x in bounds}
+    if len({*words.values()}) < len(words):  # equal in six digits
+        words = {x: repr(x).removesuffix(".0") for x in bounds}
     made: list[ListwiseMetric] = []
     for low, high in regions:
-        place = f"{low:g}_to_{high:g}"
+        place = f"{words[low]}_to_{words[high]}"
         if math.isinf(low) or math.isinf(high):
-            place = f"below_{high:g}" if math.isinf(low) else f"from_{low:g}"
+            place = f"below_{words[high]}" if math.isinf(low) else f"from_{words[low]}"
         if link is not None:
             made.append(RegionDivergence(link, low, high, label_map, name=f"divergence_{place}"))
         made.append(RegionAbsoluteError(low, high, label_map, name=f"absolute_error_{place}"))
@@ -280,5 +284,5 @@ def quantile_edges(scores: Any, regions: int) -> list[float]:
 
 
 def _mean(values: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-    total = masking.masked_sum(weights * values, mask)
+    total = masking.masked_sum(tf.math.multiply_no_nan(values, weights), mask)
     return tf.math.divide_no_nan(total, masking.masked_sum(weights, mask))

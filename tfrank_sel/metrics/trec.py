@@ -26,7 +26,8 @@ Run = Mapping[str, Mapping[str, float]]
 
 MEASURES = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ERR", "RBP")
 CUT = ("P", "recall", "ndcg_cut", "map_cut", "success", "ERR")
-QUERIES_AT_ONCE = 1024
+# of a batch, for bounded memory
+QUERIES_AT_ONCE, ITEMS_AT_ONCE, PAIRS_AT_ONCE = 2**10, 2**21, 2**23
 
 
 class FileError(ValueError):
@@ -113,11 +114,19 @@ def evaluate(
     Returns:
         The value of each query, by metric and query, in the order of `qrels`.
 
+    Raises:
+        TypeError: If `metrics` is no list of metrics.
+        ValueError: If `qrels` or `run` is not of this form, or two metrics have the same name.
+
     Example:
         >>> qrels, run = {"q": {"a": 1, "b": 0}}, {"q": {"a": 0.5, "b": 0.5}}
         >>> evaluate(qrels, run, measures(["recip_rank"]))
         {'recip_rank': {'q': 0.5}}
     """
+    for name, source in (("qrels", qrels), ("run", run)):
+        if not isinstance(source, Mapping):
+            expected = f"`{name}` must be a dictionary by query, as `{name}_of` returns it"
+            raise refusal(expected, type(source).__name__)
     queries = [query for query in qrels if complete or query in run]
     return {
         name: dict(zip(queries, values.tolist(), strict=True))
@@ -138,22 +147,33 @@ def list_values(
     """
     from tfrank_sel.metrics.evaluator import Evaluator
 
-    results = {metric.name: np.zeros([2, len(queries)]) for metric in metrics}
+    checked = Evaluator(metrics).metrics
+    results = {metric.name: np.zeros([2, len(queries)]) for metric in checked}
     # the other measures treat documents without judgements as irrelevant
     for judged_only in (False, True):
-        chosen = [metric for metric in metrics if takes_judged_only(metric) == judged_only]
+        chosen = [metric for metric in checked if metric.judged_only == judged_only]
         evaluator = Evaluator(chosen)
-        for begin in range(0, len(queries) if chosen else 0, QUERIES_AT_ONCE):
-            some = slice(begin, begin + QUERIES_AT_ONCE)
-            labels, scores = _padded(qrels, run, queries[some], judged_only)
-            for name, (values, weights) in evaluator(labels, scores).items():
-                results[name][:, some] = values, weights
+        most = [len(qrels[x]) + (0 if judged_only else len(run.get(x, ()))) for x in queries]
+        in_pairs = any(metric.compares_pairs for metric in chosen)
+        for batch in _batches(most, in_pairs) if chosen else ():
+            some = [queries[i] for i in batch]
+            for name, values in evaluator(*_padded(qrels, run, some, judged_only)).items():
+                results[name][:, batch] = values
     return results
 
 
-def takes_judged_only(metric: "ListwiseMetric") -> bool:
-    """Whether a metric ignores documents without judgements."""
-    return metric.name == "bpref"
+def _batches(sizes: Sequence[int], in_pairs: bool) -> Iterator[list[int]]:
+    """Indices of queries of like sizes, in batches of a bounded number of items, or of pairs."""
+    batch: list[int] = []
+    for i in sorted(range(len(sizes)), key=sizes.__getitem__):
+        size = sizes[i]  # the largest of the batch
+        most = PAIRS_AT_ONCE // max(size**2, 1) if in_pairs else ITEMS_AT_ONCE // max(size, 1)
+        if batch and len(batch) >= min(most, QUERIES_AT_ONCE):
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
 
 
 def _measures(name: str, relevance_level: float) -> list["ListwiseMetric"]:
@@ -275,7 +295,8 @@ def _padded(
         found_labels.extend(map(judged.get, documents, itertools.repeat(0.0)))
         found_scores.extend(map(retrieved.get, documents, itertools.repeat(-math.inf)))
         sizes.append(len(documents))
-    is_document = np.arange(max(sizes)) < np.array(sizes)[:, np.newaxis]
+    width = max(2, *sizes)  # lists of one item would raise a warning
+    is_document = np.arange(width) < np.array(sizes)[:, np.newaxis]
     labels, scores = np.full([2, *is_document.shape], math.nan)
     labels[is_document] = np.maximum(found_labels, 0.0)
     scores[is_document] = np.array(found_scores, np.float32)

@@ -7,10 +7,12 @@ import keras
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.arguments import Checked, Count
 from tfrank_sel.presets.tfrs.layers.factorized_top_k import BruteForce, Streaming
+from tfrank_sel.refusals import refusal
 
 
-class FactorizedTopK(keras.layers.Layer):
+class FactorizedTopK(Checked, keras.layers.Layer):
     """Share of the queries whose candidate is among the `k` best of all candidates.
 
     Args:
@@ -19,15 +21,21 @@ class FactorizedTopK(keras.layers.Layer):
             of a tower in training are its newest.
         ks: Values of `k`.
         name: Name of the layer, and the beginning of the metrics' names.
+
+    Raises:
+        TypeError: If an argument has another type.
+        ValueError: If `ks` is empty, or one of them is not positive.
     """
 
     def __init__(
         self,
         candidates: BruteForce | Streaming | tf.data.Dataset,
-        ks: Sequence[int] = (1, 5, 10, 50, 100),
+        ks: Sequence[Count] = (1, 5, 10, 50, 100),
         name: str = "factorized_top_k",
     ) -> None:
         super().__init__(name=name)
+        if len(ks) == 0:
+            raise refusal("`ks` must not be empty", ks=ks)
         self._ks = tuple(map(int, ks))
         if isinstance(candidates, tf.data.Dataset):
             candidates = Streaming(k=max(self._ks)).index_from_dataset(candidates)

@@ -44,6 +44,5 @@ class Model(keras.Model):
         return {"loss": loss, "regularization_loss": added, "total_loss": loss + added}
 
     def _logs(self, parts: dict[str, tf.Tensor]) -> dict[str, Any]:
-        # Keras' own mean of losses is not updated
-        measured = {m.name: m.result() for m in self.metrics if m.name != "loss"}
-        return {**measured, **parts}
+        # Keras' own mean of losses, which is not updated, gives way to the loss
+        return {**{m.name: m.result() for m in self.metrics}, **parts}

@@ -1,13 +1,15 @@
 """Tasks: layers that compute a loss and update metrics."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.arguments import Checked, Natural, Positive
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.presets.tfrs.metrics import FactorizedTopK
 from tfrank_sel.refusals import refusal
@@ -16,7 +18,7 @@ from tfrank_sel.refusals import refusal
 _FAR = np.finfo(np.float32).max / 100.0
 
 
-class Retrieval(keras.layers.Layer):
+class Retrieval(Checked, keras.layers.Layer):
     """Loss and metrics of two towers, whose negatives are the other candidates of the batch.
 
     The logit of query `i` and candidate `j` is `q_i . c_j / temperature - log(p_j)`, where `p_j` is
@@ -37,12 +39,12 @@ class Retrieval(keras.layers.Layer):
 
     def __init__(
         self,
-        loss: keras.losses.Loss | None = None,
+        loss: Callable[..., Tensor] | None = None,
         metrics: FactorizedTopK | Sequence[FactorizedTopK] | None = None,
         batch_metrics: Sequence[keras.metrics.Metric] | None = None,
         loss_metrics: Sequence[keras.metrics.Metric] | None = None,
-        temperature: float | None = None,
-        num_hard_negatives: int | None = None,
+        temperature: Positive | None = None,
+        num_hard_negatives: Natural | None = None,
         remove_accidental_hits: bool = False,
         name: str | None = None,
     ) -> None:
@@ -83,8 +85,10 @@ class Retrieval(keras.layers.Layer):
             score_mask: Whether a candidate counts for a query, `[num_queries, num_candidates]`.
 
         Raises:
-            ValueError: If accidental hits are to be removed without `candidate_ids`.
+            ValueError: If accidental hits are to be removed without `candidate_ids`, or the shapes
+                do not match.
         """
+        _check_shapes(query_embeddings, candidate_embeddings)
         logits = tf.einsum("q...k,ck->q...c", query_embeddings, candidate_embeddings)
         has_heads = logits.shape.rank == 3
         if has_heads:
@@ -130,7 +134,21 @@ class Retrieval(keras.layers.Layer):
         return loss
 
 
-class Ranking(keras.layers.Layer):
+def _check_shapes(queries: Any, candidates: Any) -> None:
+    q, c = (tf.TensorShape(getattr(x, "shape", [])) for x in (queries, candidates))
+    fit = q.rank in (None, 2, 3) and c.is_compatible_with([None, None])
+    if fit and q.rank and c.rank:
+        fit = q[-1:].is_compatible_with(c[-1:]) and (q[0] or 0) <= (c[0] or math.inf)
+    if not fit:
+        raise refusal(
+            "`query_embeddings` must have shape [num_queries, num_factors] or [num_queries, "
+            "num_heads, num_factors], and `candidate_embeddings` [num_candidates, num_factors] "
+            "with a candidate for each query",
+            f"query_embeddings {q}, candidate_embeddings {c}",
+        )
+
+
+class Ranking(Checked, keras.layers.Layer):
     """Loss and metrics of predictions.
 
     Args:
@@ -144,7 +162,7 @@ class Ranking(keras.layers.Layer):
 
     def __init__(
         self,
-        loss: keras.losses.Loss | None = None,
+        loss: Callable[..., Tensor] | None = None,
         metrics: Sequence[keras.metrics.Metric] | None = None,
         prediction_metrics: Sequence[keras.metrics.Metric] | None = None,
         label_metrics: Sequence[keras.metrics.Metric] | None = None,
