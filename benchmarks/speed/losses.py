@@ -99,7 +99,9 @@ def step_of(
     knows_sizes: bool = True,
 ) -> Call:
     """A call of the loss and its gradient, in a graph that knows the sizes or not."""
-    signature = None if knows_sizes else [tf.TensorSpec([None, None], y_pred.dtype)] * 2
+    signature = None
+    if not knows_sizes:
+        signature = [tf.TensorSpec([None] * x.shape.rank, x.dtype) for x in (y_true, y_pred)]
 
     @tf.function(signature, jit_compile=jit_compile, autograph=False)
     def step(y_true: tf.Tensor, y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,11 +1,12 @@
 """CPU ratios that a busy machine does not change, each beside its recorded value.
 
-    python -m benchmarks.speed.ratios [--only run stream steps als suite] [--record]
+    python -m benchmarks.speed.ratios [--only run stream steps classes als suite] [--record]
 
 Each ratio is the CPU time of ours over that of a measure from the same minutes: a default run over
 the import of TensorFlow; training on a stream of 200 shapes over that of keras-rs; loss and
-gradient as a plain graph, of known and of unknown sizes, over a fused softmax; a sweep of conjugate
-gradients over that of implicit; the last `make test` over the import. A ratio of more than 1.25
+gradient as a plain graph, of known and of unknown sizes, over a fused softmax, and of an index
+among many classes over TensorFlow's sparse cross-entropy; a sweep of conjugate gradients over that
+of implicit; the last `make test` over the import. A ratio of more than 1.25
 times the value in `ratios.json` is marked, and the status is 1. `--record` writes the values found.
 A peer that is not installed is left out, and named.
 """
@@ -108,6 +109,47 @@ def steps() -> Iterator[Found]:
             yield f"step, {name}{suffix} / fused softmax", ratio
 
 
+def classes() -> Iterator[Found]:
+    """One index among 100,000 classes, of a graph that knows their number or not."""
+    from benchmarks.speed.interleaved import timings, use_one_core
+
+    use_one_core()
+    import numpy as np
+    import tensorflow as tf
+
+    from benchmarks.speed.losses import step_of
+    from tfrank_sel import losses
+
+    rng = np.random.default_rng(0)
+    shape = (128, 100_000)
+    y_true = tf.constant(rng.integers(0, shape[1], shape[:1]), tf.int32)
+    y_pred = tf.constant(rng.normal(size=shape), tf.float32)
+
+    def sparse(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y_true, y_pred))
+
+    floor = step_of(sparse, y_true, y_pred, jit_compile=False)
+    for loss in (
+        losses.SoftmaxLoss(),
+        losses.InfoNCELoss(),
+        losses.MarginSoftmaxLoss(),
+        losses.RG2Loss(),
+        losses.RGCrossLoss(),
+        losses.ZLPRLoss(),
+        losses.TopKHingeLoss(5),
+        losses.SmoothTopKLoss(5),
+        losses.TopKCrossEntropyLoss([1, 5]),
+    ):
+        calls = {
+            suffix: step_of(loss, y_true, y_pred, False, not suffix)
+            for suffix in ("", ", unknown sizes")
+        }
+        taken = timings({**calls, "floor": floor}, rounds=5)
+        for suffix in calls:
+            ratio = taken[suffix].seconds / taken["floor"].seconds
+            yield f"index, {type(loss).__name__}{suffix} / sparse cross-entropy", ratio
+
+
 def als() -> Iterator[Found]:
     from benchmarks.speed import rg
     from benchmarks.speed.interleaved import timings
@@ -136,7 +178,7 @@ def suite() -> Iterator[Found]:
 
 
 PARTS: dict[str, Callable[[], Iterator[Found]]] = {
-    x.__name__: x for x in (run, stream, steps, als, suite)
+    x.__name__: x for x in (run, stream, steps, classes, als, suite)
 }
 
 
