@@ -106,8 +106,9 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
     if any, is True. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
     `[batch_size, list_size]` per item. Gradients flow only to `y_pred`. If the score of a valid
     item is NaN or infinite, the loss of its list is NaN, even if the formula ignores that item;
-    gradients of other items of that list may be finite, and other lists are unaffected. To exclude an item, make it padding; in the top-k losses only, the
-    score `-inf` also excludes it.
+    other lists are unaffected. Watch the loss, since gradients of a list whose loss is NaN may be
+    finite. To exclude an item, make it padding; in the top-k losses only, the score `-inf` also
+    excludes it.
 
     Raises:
         ValueError: If the shapes do not match, or `y_true` is an index but labels are scores.

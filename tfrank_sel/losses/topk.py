@@ -165,7 +165,7 @@ class _TopKLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the loss of each list."""
-        mask &= scores != -math.inf
+        mask &= scores > -math.inf
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
@@ -364,7 +364,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the relevant items of each list, weighted by their labels."""
-        mask &= scores != -math.inf
+        mask &= scores > -math.inf
         scores = masking.at_temperature(tf.where(mask, scores, 0.0), mask, self.temperature)
         losses = self._of_each_k(lambda k: soft_topk.log_memberships(scores, k, mask))
         return mean_by_label(weights * losses, labels, mask)

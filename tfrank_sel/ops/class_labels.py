@@ -84,7 +84,7 @@ def whole(y_true: Any, y_pred: Any) -> Any:
     if not y_true.dtype.is_floating or not (are_indices or (are_indices is None and is_column)):
         return y_true
     # one beyond int32, such as a hash, stays beyond all items; NaN is no index
-    below = tf.minimum(y_true, min(2.0**30, y_true.dtype.max))
+    below = tf.minimum(y_true, min(2.0**30, float(y_true.dtype.max)))
     index = tf.where(y_true >= 0, below, -1)
     if are_indices:
         message = "An index in `y_true` must be a whole number."
