@@ -133,18 +133,28 @@ class Listwise(Named, abc.ABC):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the value of each list, `[batch_size]`, from the fields of a `ListBatch`."""
 
-    def of_positions(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-        """Reads positions of sequences as lists, where the formula takes indices."""
+    def of_numbers(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        """Converts all but arrays of numbers, and removes a last axis of 1 of indices' scores."""
         y_true, y_pred = _numbers("y_true", y_true), _numbers("y_pred", y_pred)
         if sample_weight is not None:
             sample_weight = _numbers("sample_weight", sample_weight)
         if not self.takes_classes:
             return y_true, y_pred, sample_weight
+        y_true, y_pred = (
+            x if isinstance(x, np.ndarray) and x.ndim != 3 else as_lists(x)  # without a copy
+            for x in (y_true, y_pred)
+        )
         if self.takes_any_index:
             y_true = class_labels.whole(y_true, y_pred)
-        if isinstance(y_pred, np.ndarray) and y_pred.ndim != 3:  # without a copy
-            return y_true, y_pred, sample_weight
-        return class_labels.of_positions(y_true, y_pred, sample_weight)
+        return y_true, y_pred, sample_weight
+
+    def of_positions(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        """Reads positions of sequences as lists, where the formula takes indices."""
+        given = self.of_numbers(y_true, y_pred, sample_weight)
+        is_flat = isinstance(given[1], np.ndarray) and given[1].ndim != 3  # without a copy
+        if is_flat or not self.takes_classes:
+            return given
+        return class_labels.of_positions(*given)
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras for this formula."""

@@ -1,5 +1,6 @@
 """Contracts of formulas for labels that are the index of one relevant item per list."""
 
+import functools
 import re
 from typing import Any
 
@@ -201,3 +202,43 @@ def test_sequences_equal_the_cross_entropy_of_keras(jit_compile: bool | None) ->
     assert gradient.numpy()[indices >= 0].all()
     values = losses.SoftmaxLoss(reduction="none")(indices, scores)
     assert values.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [losses.SoftmaxLoss, losses.ApproxNDCGLoss, functools.partial(losses.TopKHingeLoss, k=2)],
+)
+def test_an_index_beside_scores_with_a_last_axis_of_one(make: Any) -> None:
+    for reduction in ("none", "sum_over_batch_size"):
+        loss = make(reduction=reduction)
+        expected = loss(CLASSES, SCORES)
+        assert expected.shape == ([4] if reduction == "none" else [])
+        for y_true in (CLASSES, CLASSES[:, np.newaxis, np.newaxis]):
+            np.testing.assert_array_equal(loss(y_true, SCORES[..., np.newaxis]), expected)
+
+
+def test_an_index_of_float_is_a_whole_number_of_any_size() -> None:
+    loss, scores = losses.TopKHingeLoss(k=2), SCORES[:3]
+    expected = loss(np.array([3, 7, -1]), scores)
+    for dtype, far, padding in (("float32", 3e9, np.nan), ("float16", np.inf, -1.0)):
+        found = loss(tf.constant([3.0, far, padding], dtype), scores)
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be a whole number"):
+        loss(np.array([3.0, 0.5, 1.0]), scores)
+    with pytest.raises(ValueError, match="the index of its relevant item, one integer per list"):
+        loss(np.array([True, False, True]), scores)
+
+
+def test_a_class_far_above_the_others_has_a_second_derivative() -> None:
+    scores = tf.constant([[200.0, 0.0, 1.0]])
+    with tf.GradientTape() as outer:
+        outer.watch(scores)
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            value = losses.ZLPRLoss()(np.array([0]), scores)
+        gradient = tape.gradient(value, scores)
+    p = np.exp([0.0, 1.0]) / (1.0 + np.exp([0.0, 1.0]).sum())
+    np.testing.assert_allclose(gradient[0], [0.0, *p], rtol=1e-6)
+    # of the sum of the gradient, p1 + p2
+    found = outer.gradient(gradient, scores)[0]
+    np.testing.assert_allclose(found, [0.0, *p * (1.0 - p.sum())], rtol=1e-5)

@@ -120,7 +120,7 @@ class Link(Frozen, abc.ABC):
 
         def score(y: Tensor) -> Tensor:
             s = self.preimage(nearest(y, self.image, y.dtype))
-            return tf.clip_by_value(s, *self._reachable(y.dtype))
+            return tf.clip_by_value(s, *self.reachable(y.dtype))
 
         return bregman.with_derivative(score, lambda y: 1.0 / self.slope(score(y)), y)
 
@@ -140,7 +140,7 @@ class Link(Frozen, abc.ABC):
         # the last term is the rounding of `s`, which is large where the link is steep
         return tf.maximum(self.area(z, s) + (z - s) * (self(s) - y), 0.0)
 
-    def _reachable(self, dtype: tf.DType) -> Interval:
+    def reachable(self, dtype: tf.DType) -> Interval:
         """The domain without the ends that do not belong to it, to which an inverse may round."""
         digits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
         low, high = (

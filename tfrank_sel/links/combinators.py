@@ -195,7 +195,10 @@ class Inverse(Link):
 
     @cached_property
     def image(self) -> Interval:
-        low, high = (value_at(self.link.inverse, end) for end in self.domain)
+        scores = (value_at(self.link.inverse, end) for end in self.domain)
+        reachable = self.link.reachable(tf.float64)
+        ends = zip(scores, reachable, self.link.domain, strict=True)
+        low, high = (end if s == last else s for s, last, end in ends)
         return low, high
 
     @property
@@ -222,7 +225,9 @@ class Inverse(Link):
         return 1.0 / self.link.slope(self._score(s))
 
     def preimage(self, y: Tensor) -> Tensor:
-        return self.link(y)
+        # an end of the domain of the link may not belong to it
+        (low, high), (least, most) = self.image, self.domain
+        return tf.where(y == low, least, tf.where(y == high, most, self.link(y)))
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
         z = tf.where(tf.math.is_finite(self._score(z)), z, math.nan)

@@ -106,8 +106,9 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
     if any, is True. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
     `[batch_size, list_size]` per item. Gradients flow only to `y_pred`. If the score of a valid
     item is NaN or infinite, the loss of its list is NaN, even if the formula ignores that item;
-    other lists are unaffected. To exclude an item, make it padding; in the top-k losses only, the
-    score `-inf` also excludes it.
+    other lists are unaffected. Watch the loss, since gradients of a list whose loss is NaN may be
+    finite. To exclude an item, make it padding; in the top-k losses only, the score `-inf` also
+    excludes it.
 
     Raises:
         ValueError: If the shapes do not match, or `y_true` is an index but labels are scores.
@@ -132,13 +133,14 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
 
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        given = self.of_positions(y_true, y_pred, sample_weight)
-        is_of_classes = self.has_class_form and class_labels.are_alone(*given)
-        values, weights = (self._of_classes if is_of_classes else self._of_labels)(*given)
+        given = self.of_numbers(y_true, y_pred, sample_weight)
+        lists = self.of_positions(*given)
+        is_of_classes = self.has_class_form and class_labels.are_alone(*lists)
+        values, weights = (self._of_classes if is_of_classes else self._of_labels)(*lists)
         # not to `call`: Keras would round indices to `dtype`
         value = super().__call__(values, values, weights)
         if self.reduction in (None, "none"):
-            return value if given[1] is y_pred else tf.reshape(value, tf.shape(y_pred)[:-1])
+            return value if lists[1] is given[1] else tf.reshape(value, tf.shape(given[1])[:-1])
         return tf.reduce_sum(value)  # Keras passes a vector if there are no lists
 
     def call(self, y_true: Any, y_pred: Tensor) -> Tensor:

@@ -224,8 +224,9 @@ class FenchelYoungLoss(ScoreLoss):
     Raises:
         ValueError: If `link` has no inverse.
 
-    Inputs: as in `ListwiseLoss`, but labels are values of the link, and NaN is padding. Values
-    outside the range of the link make the loss NaN; so do predictions outside its domain.
+    Inputs: as in `ListwiseLoss`, but labels are values of the link, and NaN is padding. A value
+    outside the range of the link makes the loss of its list and the gradient of its item NaN; so
+    does a prediction outside the domain. Gradients of other items of that list stay finite.
 
     Example:
         >>> loss = losses.FenchelYoungLoss(links.Sigmoid())

@@ -81,9 +81,15 @@ def whole(y_true: Any, y_pred: Any) -> Any:
     y_true = tf.convert_to_tensor(y_true)
     are_indices = _are_indices(y_true.shape, _shape(y_pred))
     is_column = y_true.shape.rank == 2 and y_true.shape[1] == 1
-    if y_true.dtype.is_integer or not (are_indices or (are_indices is None and is_column)):
+    if not y_true.dtype.is_floating or not (are_indices or (are_indices is None and is_column)):
         return y_true
-    return tf.cast(tf.where(y_true >= 0, y_true, -1), tf.int32)
+    # one beyond int32, such as a hash, stays beyond all items; NaN is no index
+    below = tf.minimum(y_true, min(2.0**30, float(y_true.dtype.max)))
+    index = tf.where(y_true >= 0, below, -1)
+    if are_indices:
+        message = "An index in `y_true` must be a whole number."
+        tf.debugging.assert_equal(index, tf.floor(index), message)
+    return tf.cast(index, tf.int32)
 
 
 def one_hot(classes: Tensor, y_pred: Any) -> Tensor | tf.RaggedTensor:

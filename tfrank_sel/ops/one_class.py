@@ -116,15 +116,15 @@ def log_sum_exp_beside(classes: Tensor, scores: Tensor, value: Tensor | None = N
 
     @tf.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
+        nothing = tf.fill(tf.shape(classes), tf.constant(-math.inf, scores.dtype))
         result = value
         if value is None:
-            nothing = tf.fill(tf.shape(classes), tf.constant(-math.inf, scores.dtype))
             result = tf.reduce_logsumexp(put(scores, classes, nothing), axis=1)
 
         def gradient(upstream: Tensor) -> Tensor:
             logs = log_sum_exp_beside(classes, scores, result)[:, tf.newaxis]
-            shares = tf.exp(scores - tf.where(logs > -math.inf, logs, 0.0))
-            return upstream[:, tf.newaxis] * put(shares, classes, tf.zeros_like(upstream))
+            others = put(scores, classes, nothing)  # the exponential of the class may overflow
+            return upstream[:, tf.newaxis] * tf.exp(others - tf.where(logs > -math.inf, logs, 0.0))
 
         return tf.identity(result), gradient
 
