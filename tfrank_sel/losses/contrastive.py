@@ -149,6 +149,11 @@ class InBatchInfoNCELoss(ListwiseLoss):
         ):
             raise refusal("`log_q` must be finite, of shape [num_items]", self.log_q)
 
+    def of_numbers(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        """Converts scores and weights; an identity need not be a number."""
+        _, y_pred, sample_weight = super().of_numbers(0, y_pred, sample_weight)
+        return y_true, y_pred, sample_weight
+
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Converts identities to labels: 1 on the diagonal, NaN for repeated items, else 0."""
         if isinstance(y_true, tf.RaggedTensor):

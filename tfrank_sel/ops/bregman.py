@@ -125,8 +125,12 @@ def sinh(x: Tensor) -> Tensor:
 
 def sigmoid(x: Tensor) -> Tensor:
     """Computes `1 / (1 + exp(-x))`."""
-    exp = tf.exp(-tf.abs(x))
-    return tf.where(x < 0.0, exp, 1.0) / (1.0 + exp)
+
+    def value(x: Tensor) -> Tensor:
+        exp = tf.exp(-tf.abs(x))
+        return tf.where(x < 0.0, exp, 1.0) / (1.0 + exp)
+
+    return with_derivative(value, sigmoid_slope, x)  # an absolute value has none at 0
 
 
 def sigmoid_difference(z: Tensor, x: Tensor) -> Tensor:

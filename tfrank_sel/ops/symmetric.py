@@ -435,5 +435,9 @@ def _is(item: Tensor, x: Tensor) -> Tensor:
 
 
 def _score_of(x: Tensor, item: Tensor) -> Tensor:
-    scores = tf.gather(x, tf.maximum(item, 0), batch_dims=1)
+    scores = tf.cond(
+        tf.shape(x)[1] > 0,
+        lambda: tf.gather(x, tf.maximum(item, 0), batch_dims=1),
+        lambda: tf.zeros_like(item, x.dtype),
+    )
     return tf.cast(tf.where(item >= 0, scores, 0.0), tf.float64)
