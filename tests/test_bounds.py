@@ -160,3 +160,23 @@ def test_the_callback_draws_loss_bound_and_metrics_in_one_chart(tmp_path: pathli
         for run in tmp_path.iterdir():
             [file] = run.iterdir()
             file.unlink()
+
+
+def test_the_callback_counts_lists_by_their_weights(tmp_path: pathlib.Path) -> None:
+    features = np.random.default_rng(2).normal(size=(6, 4)).astype("float32")
+    labels = np.eye(4, dtype="float32")[[0, 1, 2, 3, 0, 1]]
+    weights = np.array([1, 0, 3, 2, 0, 1], "float32")
+    model = keras.Sequential([keras.Input([4]), keras.layers.Dense(4)])
+    model.compile("sgd", losses.SoftmaxLoss())
+    for of_items in (weights, np.repeat(weights[:, None], 4, axis=1)):
+        data = tf.data.Dataset.from_tensor_slices((features, labels, of_items)).batch(4)
+        log = callbacks.LogSoftmaxBounds(tmp_path / str(of_items.ndim), data)
+        log.set_model(model)
+        log.on_train_begin()
+        log.on_epoch_end(0)
+        log.on_train_end()
+        values = softmax_bounds(labels, model.predict(features, verbose=0))
+        for name in ("loss", "rr", "ap", "ndcg"):
+            [value] = points_of(log.log_dir / name)["softmax_bounds"]
+            expected = np.average(getattr(values, name), weights=weights)
+            np.testing.assert_allclose(value, expected, rtol=1e-5)

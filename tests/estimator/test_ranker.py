@@ -28,6 +28,7 @@ from tfrank_sel.estimator import ranker as ranker_module
 from tfrank_sel.estimator.lists import FlatLists, Matrices, RowGroups, split, weights_of
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.pipelines.candidates import Candidate, Trees
+from tfrank_sel.training import networks
 from tfrank_sel.training.trees import name_of
 
 QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_state": 0}
@@ -336,3 +337,22 @@ def test_at_least_one_list_is_held_out():
     lists = FlatLists(Matrices(np.zeros([4, 1]), None), np.array([1, 2, 1]))
     learned, held_out = split(lists, 0.01, seed=0)
     assert (len(learned.sizes), len(held_out.sizes)) == (2, 1)
+
+
+def test_held_out_lists_of_weight_0_are_not_measured() -> None:
+    labels = np.array([[0.0, 1.0], [2.0, 0.0], [1.0, 0.0]], np.float32)
+    features = np.array([[[1.0], [2.0]], [[3.0], [1.0]], [[1.0], [2.0]]], np.float32)
+    weights = np.array([[1.0, 2.0], [1.0, 1.0], [0.0, 0.0]], np.float32)
+    model = keras.Sequential([keras.layers.Dense(1, use_bias=False), keras.layers.Flatten()])
+    model(features)
+    model.set_weights([np.ones([1, 1])])
+    found = []
+    for count in (2, 3):
+        part = [x[:count] for x in (features, labels, weights)]
+        data = tf.data.Dataset.from_tensors(tuple(part))
+        validation = networks.Validation((data, data), losses.SoftmaxLoss())
+        validation.set_model(model)
+        found.append({})
+        validation.on_epoch_end(0, found[-1])
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    assert found[0]["val_ndcg"] == pytest.approx(1.0)

@@ -129,3 +129,41 @@ def test_a_saved_model_holds_the_trees(tmp_path: pathlib.Path) -> None:
     predict = tf.saved_model.load(tmp_path / "model").signatures["predict"]
     found = predict(features=tf.constant(FEATURES), mask=tf.constant([[True]]))["scores"]
     np.testing.assert_allclose(found, of_lightgbm(booster, FEATURES), rtol=1e-5, atol=1e-6)
+
+
+def test_an_infinite_threshold_parts_only_what_is_missing() -> None:
+    features = np.where(RANDOM.random(FEATURES.shape) < 0.5, np.nan, FEATURES)
+    flat = features.reshape(-1, 3)
+    data = lightgbm.Dataset(flat, np.isnan(flat[:, 0]))
+    booster = lightgbm.train({**QUIET, "objective": "regression"}, data, 2)
+    assert booster.trees_to_dataframe()["threshold"].max() >= 1e300
+    far = np.array([np.inf, np.finfo(np.float32).max, -np.inf, 1.0, np.nan], np.float32)
+    far = np.stack([far] * 3, axis=-1)[np.newaxis]
+    found = models.BoostedTrees.from_lightgbm(booster)(far)
+    np.testing.assert_allclose(found, of_lightgbm(booster, far), atol=1e-6)
+
+
+@pytest.mark.parametrize("wrap", ["alone", "prepared", "ensemble", "recalibrated"])
+def test_features_and_scores_keep_their_digits_under_mixed_precision(wrap: str) -> None:
+    large = FEATURES * np.float32(1e5)  # float16 ends at 65504
+    booster, inputs = trained(large), {"features": large, "mask": np.ones(large.shape[:2], bool)}
+
+    def made() -> Any:
+        trees = models.BoostedTrees.from_lightgbm(booster)
+        if wrap == "prepared":
+            return models.Prepared(models.Preparation([0.0] * 3, [1.0] * 3), trees)
+        if wrap == "ensemble":
+            return models.Ensemble([trees])
+        return trees if wrap == "alone" else models.Recalibrated(trees, 1.0, 0.0)
+
+    def of(model: Any) -> Any:
+        return model(inputs if getattr(model, "takes_mask", False) else large)
+
+    expected, before = of(made()), keras.mixed_precision.global_policy().name
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = made()
+        np.testing.assert_array_equal(of(model), expected)
+        np.testing.assert_allclose(tf.function(lambda: of(model))(), expected, atol=1e-6)
+    finally:
+        keras.mixed_precision.set_global_policy(before)

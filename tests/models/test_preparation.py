@@ -122,3 +122,17 @@ def test_dropout_is_saved_with_its_arguments():
     dropped = again(ones, training=True).numpy()
     np.testing.assert_array_equal(dropped, layer(ones, training=True))
     np.testing.assert_array_equal(dropped[:, :1] + 0.0 * dropped, dropped)
+
+
+@of_keras_3
+@pytest.mark.parametrize("shape", [(None, 1, None), (2, 1, 4), (1, None, 1)])
+def test_dropout_drops_alike_along_axes_of_1(shape):
+    layer, ones = models.Dropout(0.5, noise_shape=shape, seed=4), tf.ones([2, 30, 4])
+    call = tf.function(lambda x: layer(x, training=True), [tf.TensorSpec([None, None, 4])])
+    for dropped in (layer(ones, training=True).numpy(), call(ones).numpy()):
+        assert set(dropped.ravel()) == {0.0, 2.0}
+        for axis, size in enumerate(shape):
+            if size == 1:
+                assert (np.diff(dropped, axis=axis) == 0.0).all()
+            elif size is None:
+                assert (np.diff(dropped, axis=axis) != 0.0).any()

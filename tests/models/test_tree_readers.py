@@ -190,3 +190,10 @@ def test_other_trees_of_catboost_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=f"Expected.*Received: {message}"):
             models.BoostedTrees.from_catboost(model)
+
+
+@pytest.mark.parametrize("make", [xgboost_booster, catboost_model])
+def test_thresholds_that_would_count_as_0_are_refused(make: Any) -> None:
+    booster = make(ITEMS * np.float32(1e-37), trees=1)
+    with pytest.raises(ValueError, match=r"thresholds of 0 or above 1e-35.*multiply feature \d"):
+        read(booster)

@@ -164,3 +164,13 @@ def test_what_does_not_fit_is_named_and_changes_nothing(make, before, message):
         models.warm_start(model, before())
     for one, other in zip(model.get_weights(), kept, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_scores_stay_in_other_units(is_prepared):
+    units, values = ({"scale": 30.0, "shift": 7.0}, {"scale": 0.5, "shift": -2.0}), table()
+    preparation = of_types(OLD, VALUES, [])
+    before, after = (prepared(preparation, hidden_units=[4], **x) for x in units)
+    expected = before(inputs(OLD, values))
+    models.warm_start(*((x if is_prepared else x.network) for x in (after, before)))
+    np.testing.assert_allclose(after(inputs(OLD, values)), expected, rtol=1e-5, atol=1e-5)

@@ -274,3 +274,17 @@ def test_data_without_lists_are_refused() -> None:
 def test_a_measure_is_a_metric_or_a_loss() -> None:
     with pytest.raises(TypeError, match="must be a metric or a loss"):
         objectives.lightgbm_metric("ndcg")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("metric", [metrics.NDCG(5), metrics.MRR(), losses.SoftmaxLoss()])
+def test_a_list_of_weight_0_is_not_measured(metric: Any) -> None:
+    measured, scores = objectives.boosters.Measured(metric), np.arange(9.0) - 8.0  # none positive
+    labels = np.array([0, 1, 0, 1, 0, 0, 2, 1, 0], np.float32)
+    weights = np.array([1, 1, 1, 0, 0, 0, 1, 0, 2], np.float32)
+    rest = np.array([0, 1, 2, 6, 7, 8])
+    without = measured(labels[rest], scores[rest], weights[rest], [3, 3])
+    assert without > 0.0
+    assert measured(labels, scores, weights, [3, 3, 3]) == pytest.approx(without, rel=1e-5)
+    assert measured(labels, scores + 99.0, None, [3, 3, 3]) == pytest.approx(
+        measured(labels, scores, None, [3, 3, 3]), rel=1e-5
+    )

@@ -13,12 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.compilation import unconverted
-from tfrank_sel.keras_versions import LayerOptions
+from tfrank_sel.keras_versions import FULL_PRECISION, LayerOptions
 from tfrank_sel.models.preparation import features_shape
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
-_KIND = {"trainable": False, "initializer": "zeros"}
+_KIND = {"trainable": False, "initializer": "zeros", **FULL_PRECISION}
 
 
 ZERO = 1e-35  # up to this a feature counts as 0, as in LightGBM
@@ -328,7 +328,8 @@ class BoostedTrees(Configurable, keras.Model):
                 "Expected num_nodes >= num_trees > 0, depth >= 0 and num_features > 0",
                 f"{num_trees=}, {num_nodes=}, {depth=}, {num_features=}",
             )
-        super().__init__(name=name, **kwargs)
+        # float16 would take other branches, and round the scores
+        super().__init__(name=name, autocast=False, **kwargs)
         self.num_trees = num_trees
         self.num_nodes = num_nodes
         self.depth = depth
@@ -486,10 +487,10 @@ def _reached(items: tf.Tensor, layout: Layout) -> tf.Tensor:
         is_left = tf.gather(items, row) <= threshold[:, np.newaxis]
         remaining = tf.where(is_left, left[:, np.newaxis], right[:, np.newaxis])
         leaf = tf.bitwise.bitwise_and(leaf, remaining)
-    # a power of 2 has its logarithm in the exponent; no leaf has 0 there
+    # a power of 2 has its logarithm in the exponent, after 127; no leaf has 0 there
     exponent = tf.bitwise.right_shift(tf.bitcast(tf.cast(leaf, tf.float32), tf.int32), 23)
-    number = tf.maximum(tf.bitwise.bitwise_and(exponent, 255) - 126, 0)
-    first = np.arange(len(layout.values), dtype=np.int32)[:, np.newaxis] * (LEAVES + 1)
+    number = tf.maximum(tf.bitwise.bitwise_and(exponent, 255), 126)
+    first = np.arange(len(layout.values), dtype=np.int32)[:, np.newaxis] * (LEAVES + 1) - 126
     return tf.reduce_sum(tf.gather(layout.values.ravel(), first + number), axis=0)
 
 

@@ -56,7 +56,8 @@ class Ensemble(Configurable, keras.Model):
         name: str = "ensemble",
         **kwargs: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(name=name, **kwargs)
+        # float16 cannot represent all features; the members cast what they take
+        super().__init__(name=name, autocast=False, **kwargs)
         if not members:
             raise refusal("`members` must not be empty", members)
         if shares is not None and [share > 0.0 for share in shares] != [True] * len(members):

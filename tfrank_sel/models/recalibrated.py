@@ -90,7 +90,8 @@ class Recalibrated(Configurable, keras.Model):
                 "not decrease",
                 f"knots={list(knots)}, values={list(values)}",
             )
-        super().__init__(name=name, **kwargs)
+        # float16 cannot represent all features; the model casts what it takes
+        super().__init__(name=name, autocast=False, **kwargs)
         self.model = model
         self.slope = slope
         self.intercept = intercept

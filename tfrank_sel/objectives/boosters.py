@@ -79,11 +79,11 @@ class Measured:
         if isinstance(self.metric, ItemMetric):
             return _of_items(self.metric, batches)
         total = weight = 0.0
-        for batch in batches:
-            values, list_weights = self._of_lists(*batch)
+        for y_true, y_pred, sample_weight in batches:
+            values, list_weights = self._of_lists(y_true, y_pred, sample_weight)
             counted = np.broadcast_to(list_weights, values.shape)
-            if batch[1] is not None:  # a list whose items all have weight 0 is not there
-                counted = counted * np.any(batch[1] > 0.0, axis=1)
+            if sample_weight is not None:  # a list whose items all have weight 0 is not there
+                counted = counted * np.any(sample_weight > 0.0, axis=1)
             total += float(np.sum(np.where(counted > 0.0, counted * values, 0.0)))
             weight += float(np.sum(counted))
         return total / weight if weight else 0.0
