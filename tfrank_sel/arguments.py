@@ -8,7 +8,7 @@ import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,6 +66,7 @@ Cutoff: TypeAlias = Count | None
 
 OF_KERAS = ("name", "reduction", "dtype")  # arguments that classes of Keras take and keep
 MOST_NAMED = 12  # number of choices listed in a message
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Checked:
@@ -90,7 +91,7 @@ class Checked:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         _check_names(cls, kwargs)
         for name, value in given(cls, args, kwargs).items():
-            _check(cls, name, value)
+            _check(cls.__name__, name, argument(cls, name), value)
         make: Callable[..., Self] = super().__new__
         return make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
 
@@ -101,9 +102,9 @@ class Checked:
         """Returns the class with the arguments that differ from their defaults."""
         cls: type = type(self)
         values = {
-            name: (repr(getattr(self, name, argument.default)), repr(argument.default))
-            for name, argument in declared(cls).items()
-            if name not in OF_KERAS
+            name: (repr(getattr(self, name, x.default)), repr(x.default))
+            for name in (*declared(cls), *vars(self).get("_passed_on", ()))
+            if name not in OF_KERAS and (x := argument(cls, name))
         }
         shown = ", ".join(f"{name}={x}" for name, (x, default) in values.items() if x != default)
         return f"{cls.__name__}({shown})"
@@ -200,21 +201,58 @@ def declared(cls: type) -> Mapping[str, Argument]:
     return types.MappingProxyType(arguments)
 
 
+def argument(cls: type, name: str) -> Argument | None:
+    """Returns an argument of a constructor, or else of a base that it may be passed on to."""
+    bases: list[type] = [base for base in cls.__mro__ if issubclass(base, Checked)]
+    arguments = (declared(base) for base in bases)
+    return next((names[name] for names in arguments if name in names), None)
+
+
 @functools.cache
-def _passes_on_to_keras(cls: type) -> bool:
-    """Whether a constructor passes other arguments on to a class of Keras."""
+def _positions(cls: type) -> tuple[str, ...]:
+    """The names of the arguments by position, also those that `*args` passes on."""
+    names = list[str]()
     for base in (c for c in cls.__mro__ if "__init__" in vars(c)):
-        if not issubclass(base, Checked):
+        _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+        names += [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        if not any(p.kind is p.VAR_POSITIONAL for p in parameters):
             break
-        parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+    return tuple(names)
+
+
+@functools.cache
+def _takes_any_name(cls: type) -> bool:
+    """Whether an unknown name is passed on, to Keras or by a `**kwargs` without names."""
+    for base in (c for c in cls.__mro__ if "__init__" in vars(c)):
+        constructor = vars(base)["__init__"]
+        parameters = inspect.signature(constructor).parameters.values()
+        rest = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
+        if not issubclass(base, Checked):
+            return True
+        if not rest:
             return False
+        if typing.get_origin(_hints(constructor).get(rest[0])) is not typing.Unpack:
+            return True
     return True
 
 
 def given(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values passed in a call of a constructor, by argument name."""
-    return {**dict(zip(declared(cls), args, strict=False)), **kwargs}
+    return {**dict(zip(_positions(cls), args, strict=False)), **kwargs}
+
+
+def checked(function: F) -> F:
+    """Makes a function check its arguments by their annotations, as in `Checked`."""
+    parameters = inspect.signature(function).parameters
+    arguments = {n: Argument(p.annotation, p.default, True) for n, p in parameters.items()}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name, value in {**dict(zip(arguments, args, strict=False)), **kwargs}.items():
+            _check(function.__name__, name, arguments.get(name), value)
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
 
 
 def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
@@ -235,7 +273,8 @@ def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
         example = getattr(default, "__qualname__", None)
         return "a function" + (f" such as {default.__module__}.{example}" if example else "")
     if origin is collections.abc.Sequence:
-        return f"a sequence in which each item is {accepted(parts[0])}"
+        of_what = "" if parts[0] is Any else f" in which each item is {accepted(parts[0])}"
+        return f"a sequence{of_what}"
     if origin is collections.abc.Mapping:
         return f"a mapping in which each key is {accepted(parts[0])}"
     return _of_kind(origin or hint)
@@ -280,13 +319,12 @@ _WORDS = {
 def _check_names(cls: type, names: Iterable[str]) -> None:
     known = declared(cls)
     unknown = [name for name in names if name not in {*known, *OF_KERAS}]
-    if unknown and not _passes_on_to_keras(cls):
+    if unknown and not _takes_any_name(cls):
         expected = f"{cls.__name__} takes {', '.join(known)}.{question(unknown[0], known)}"
         raise TypeError(received(expected, *unknown))
 
 
-def _check(cls: type, name: str, value: Any) -> None:
-    argument = declared(cls).get(name)
+def _check(owner: str, name: str, argument: Argument | None, value: Any) -> None:
     if argument is None or value is argument.default:
         return
     if _fits(argument.hint, value):
@@ -294,7 +332,7 @@ def _check(cls: type, name: str, value: Any) -> None:
             raise refusal(f"`{name}` must be {outside}", f"{name}={value}")
         return
     kind = ValueError if _fits(argument.hint, value, finite=False) else TypeError
-    expected = f"`{name}` of {cls.__name__} must be {accepted(argument.hint, argument.default)}"
+    expected = f"`{name}` of {owner} must be {accepted(argument.hint, argument.default)}"
     raise kind(received(expected, f"{name}={value!r}"))
 
 

@@ -78,7 +78,7 @@ class ListBatch(NamedTuple):
         is_held = tf.reduce_max(labels, axis=1) < math.inf
         if min_label < 0.0:
             is_held &= tf.reduce_min(labels, axis=1) > -math.inf
-        list_weights = tf.where(is_held, list_weights, math.nan)
+        list_weights = tf.where(is_held | (list_weights == 0.0), list_weights, math.nan)
         return cls(
             labels=labels,
             scores=tf.where(mask, scores, 0.0),

@@ -1,6 +1,7 @@
 """Registration, constructors, names and configs of this package's objects in Keras."""
 
 import dataclasses
+import functools
 import inspect
 import numbers
 import re
@@ -11,7 +12,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tfrank_sel.arguments import OF_KERAS, Checked, Signature, declared, given, take_plain
+from tfrank_sel.arguments import (
+    OF_KERAS,
+    Checked,
+    Signature,
+    argument,
+    declared,
+    given,
+    take_plain,
+)
 from tfrank_sel.lazy import of_name, register as register
 
 LONGEST_LIST = 40  # maximum characters of a list of values in a name
@@ -33,11 +42,21 @@ class Configurable(Checked):
     its own (`name`, `reduction`, `dtype`). Arguments are checked as in `Checked`.
     """
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls, *args, **kwargs)
+        kind: type = cls
+        others = sorted(given(kind, args, kwargs).keys() - {*declared(kind), *OF_KERAS})
+        if passed_on := tuple(name for name in others if argument(kind, name)):
+            object.__setattr__(self, "_passed_on", passed_on)
+        return self
+
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of an equal object, as JSON-ready values."""
         base: dict[str, Any] = getattr(super(), "get_config", dict)()
         cls: type = type(self)
         names = [n for n, a in declared(cls).items() if a.is_own or n not in base]
+        # what a constructor of a user passes on, and a base keeps
+        names += [n for n in vars(self).get("_passed_on", ()) if n not in base and hasattr(self, n)]
         return {**base, **{n: _serialized(getattr(self, n)) for n in names}}
 
     def arguments(self) -> dict[str, Any]:
@@ -126,6 +145,12 @@ class Named(Configurable):
             raise AttributeError(_SET_LATER.format(name, type(self).__name__))
         super().__delattr__(name)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the state of a copy, without graphs and others that are made of the original."""
+        state: Any = super().__getstate__()
+        cls, made = type(self), functools.cached_property
+        return {n: x for n, x in state.items() if not isinstance(getattr(cls, n, None), made)}
+
     def _is_fixed(self, name: str) -> bool:
         """Whether an attribute cannot be set any more: one that is not of Keras."""
         if "_own" not in vars(self) or name == "name":
@@ -208,14 +233,17 @@ def _immutable(value: Any) -> Any:
 
 def _name(cls: type, options: Mapping[str, Any]) -> str:
     words = [re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()]
-    for option, argument in declared(cls).items():
-        value = options.get(option, argument.default)
+    for option in {**declared(cls), **options}:
+        declaration = argument(cls, option)
+        if declaration is None:
+            continue
+        value = options.get(option, declaration.default)
         if option in OF_KERAS or value is inspect.Parameter.empty:
             continue  # they do not change the computation, or are missing
         text = _in_words(value)
         if option == "k":
             words += [] if value is None else ["at", text]
-        elif text != _in_words(argument.default):
+        elif text != _in_words(declaration.default):
             words.append(text if option in text else f"{option}_{text}")
     return "_".join(words)
 

@@ -36,7 +36,7 @@ FORMULAS = EVERY_LOSS + EVERY_METRIC
 
 # arguments with which each public class is made
 EXAMPLES: dict[type, Arguments] = {
-    **{type(case.link): vars(case.link) for case in LINKS},
+    **{type(case.link): case.link.arguments() for case in LINKS},
     **{
         case.make.func: inspect.signature(case.make.func)
         .bind(*case.make.args, **case.make.keywords)

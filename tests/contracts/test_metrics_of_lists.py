@@ -25,6 +25,8 @@ def every(cases: list[Case]) -> Any:
 @every(METRICS + DIVERSITY + CALIBRATION)
 def test_a_list_of_weight_0_is_as_if_it_were_not_there(case: Case) -> None:
     labels, bad = case.labels(rng, (3, 5)), [0, 0, math.nan, math.inf, 1]
+    if getattr(case.make(), "largest_label", math.inf) == math.inf:
+        labels[2, 0] = math.inf
     scores = np.concatenate([SCORES[:2], [bad]])
     of_items = np.array([[1.0, 2.0, 0.5, 0.0, 1.0]] * 2 + [[0.0] * 5])
     kinds = [{}] if case in CALIBRATION else [{"averaging": x} for x in AVERAGES]
@@ -35,6 +37,14 @@ def test_a_list_of_weight_0_is_as_if_it_were_not_there(case: Case) -> None:
     if options:
         mean = found.evaluate(labels, scores, weights).mean()
         np.testing.assert_allclose(mean, expected, rtol=1e-12)
+
+
+@every(METRICS + DIVERSITY + CALIBRATION)
+def test_a_list_with_an_infinite_label_is_nan(case: Case) -> None:
+    metric, labels = case.make(), case.labels(rng, (3, 5))
+    if getattr(metric, "largest_label", math.inf) == math.inf:
+        labels[2, 0] = math.inf
+        assert np.all(np.isnan(metric(labels, SCORES)))
 
 
 @pytest.mark.parametrize(

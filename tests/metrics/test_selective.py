@@ -1,11 +1,15 @@
 """The metrics by region, beyond the contracts."""
 
+import functools
+from collections.abc import Callable
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tfrank_sel import links, metrics
+from tfrank_sel.metrics import trec
 from tfrank_sel.ops import ranking
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -62,7 +66,7 @@ def test_quantiles_share_out_the_scores() -> None:
 def test_what_is_no_region_is_named() -> None:
     with pytest.raises(ValueError, match=r"`lower` must be below.*lower=1.0, upper=0.0"):
         metrics.RegionAbsoluteError(lower=1.0, upper=0.0)
-    for edges in ([], [1.0, 1.0], [float("nan")]):
+    for edges in ([], [1.0, 1.0]):
         with pytest.raises(ValueError, match="`edges` must be non-empty and strictly increasing"):
             metrics.by_region(edges)
     with pytest.raises(ValueError, match="regions=1, 2 scores"):
@@ -102,3 +106,30 @@ def test_a_ranked_metric_reads_scores_above_a_threshold() -> None:
     assert float(metrics.NDCG(2, linear, above=0.0)([[-1.0, 1.0]], [[1.0, 0.0]])) < 0.7
     both = metrics.Evaluator([metrics.MRR(name="a"), metrics.MRR(above=0.4, name="b")])(y, z)
     assert (both["a"].values != both["b"].values).numpy().any()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        *((functools.partial(metrics.by_region, x), "edges") for x in (3.0, None, "12", [np.nan])),
+        *(
+            (functools.partial(metrics.quantile_edges, x, 2), "scores")
+            for x in (None, "a", [["a"]])
+        ),
+        *((functools.partial(metrics.quantile_edges, [1.0], x), "regions") for x in (None, 2.5, 1)),
+        *((functools.partial(metrics.trec_eval, x), "cutoffs") for x in (5, None, "5", [0])),
+        *((functools.partial(metrics.tfr, x), "cutoffs") for x in (5, None, [2.5])),
+        *((functools.partial(trec.measures, x), "names") for x in (5, None, "map", [None])),
+        *((functools.partial(metrics.reciprocal_rank_fusion, x), "runs") for x in (5, None, {})),
+        *((functools.partial(metrics.reciprocal_rank_fusion, [], x), "k") for x in (None, "1", -1)),
+        *((functools.partial(metrics.comb_sum, x), "runs") for x in (5, None, "run.txt")),
+        *((functools.partial(metrics.comb_sum, [{}], x), "weights") for x in (3.0, ["a"], [-1.0])),
+        *((functools.partial(trec.evaluate, x, {}, []), "qrels") for x in (None, {"q": 5})),
+        (functools.partial(trec.evaluate, {"q": {"a": "x"}}, {"q": {}}, [metrics.MRR()]), "qrels"),
+    ],
+)
+def test_a_wrong_argument_of_a_function_is_refused_by_name(
+    call: Callable[[], object], name: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"`{name}`.* Received"):
+        call()

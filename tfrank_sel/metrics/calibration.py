@@ -76,10 +76,12 @@ class ItemMetric(Named, keras_versions.Metric, abc.ABC):
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds the sums of a batch of lists."""
         batch = relevances(y_true, y_pred, sample_weight, self.dtype)
-        weights = tf.where(batch.mask, batch.weights * batch.list_weights[:, tf.newaxis], 0.0)
-        scores = tf.where(weights != 0.0, batch.scores, 0.0)  # NaN * 0 is NaN
+        of_lists = batch.list_weights[:, tf.newaxis]
+        weights = tf.where(batch.mask, tf.math.multiply_no_nan(of_lists, batch.weights), 0.0)
+        # NaN * 0 is NaN
+        labels, scores = (tf.where(weights != 0.0, x, 0.0) for x in (batch.labels, batch.scores))
         predictions = tf.sigmoid(scores) if self.from_logits else scores
-        items = (tf.reshape(x, [-1]) for x in (batch.labels, predictions, weights))
+        items = (tf.reshape(x, [-1]) for x in (labels, predictions, weights))
         self.totals.assign_add(self.sums(*items))
 
     def result(self) -> Tensor:

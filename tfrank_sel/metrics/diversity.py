@@ -1,5 +1,6 @@
 """Measures of items that cover subtopics: coverage, and gains that shrink for what is covered."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,8 @@ class DiversityMetric(BinaryMetric):
             )
         labels = tf.ensure_shape(labels, [None, None, None])
         valid = labels >= self.min_label
-        items = tf.where(tf.reduce_any(valid, axis=-1), tf.ones([], dtype), float("nan"))
+        items = tf.where(tf.reduce_any(valid, axis=-1), tf.ones([], dtype), math.nan)
+        items = tf.where(tf.reduce_any(valid & tf.math.is_inf(labels), axis=-1), math.inf, items)
         batch = super().batch_of(items, y_pred, sample_weight, dtype)
         valid &= batch.mask[:, :, tf.newaxis]
         return batch._replace(labels=self.labels_above(labels, valid))

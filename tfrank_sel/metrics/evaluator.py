@@ -111,6 +111,9 @@ class Evaluator(Checked):
         is_fixed = all(None not in group for group in key)
         self._evaluate = in_graph((Evaluator, *key) if is_fixed else None, self._values)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.metrics,)  # a copy has its own graph
+
     @unconverted
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None

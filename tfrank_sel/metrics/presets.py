@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tfrank_sel.arguments import Count, Positive, checked
 from tfrank_sel.metrics.averaging import BY_RELEVANCE
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.metrics.correlation import ARP, OPA, BPref
@@ -13,8 +14,11 @@ from tfrank_sel.ops import ranking
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 
 
+@checked
 def trec_eval(
-    cutoffs: Sequence[int] = CUTOFFS, relevance_level: float = 1.0, dtype: str | None = None
+    cutoffs: Sequence[Count] = CUTOFFS,
+    relevance_level: Positive | None = 1.0,
+    dtype: str | None = None,
 ) -> list[ListwiseMetric]:
     """Makes the metrics of trec_eval, under its names and with its conventions.
 
@@ -69,7 +73,8 @@ def trec_eval(
     return metrics
 
 
-def tfr(cutoffs: Sequence[int] = (1, 3, 5, 10)) -> list[ListwiseMetric]:
+@checked
+def tfr(cutoffs: Sequence[Count] = (1, 3, 5, 10)) -> list[ListwiseMetric]:
     """Makes the metrics of `tfr.keras.metrics.default_keras_metrics`, with their conventions.
 
     An item is relevant if its label is at least 1, precision divides a short list by its size, and

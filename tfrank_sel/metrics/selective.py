@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.arguments import Bound
+from tfrank_sel.arguments import Bound, Count, checked, number_array
 from tfrank_sel.keras_versions import MetricOptions
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch
@@ -215,6 +215,7 @@ class ExcessError(ListwiseMetric):
         return tf.sqrt(_mean(tf.square(error), mask, weights))
 
 
+@checked
 def by_region(
     edges: Sequence[float], link: Link | None = None, label_map: Link | None = None
 ) -> list[ListwiseMetric]:
@@ -229,7 +230,8 @@ def by_region(
         The metrics, to compile a model with, from the lowest region to the highest.
 
     Raises:
-        ValueError: If `edges` is empty or not strictly increasing.
+        TypeError: If `edges` is no sequence of numbers.
+        ValueError: If `edges` is empty or not strictly increasing, or holds NaN or infinity.
 
     Example:
         >>> [metric.name for metric in metrics.by_region([0.0, 2.5])]
@@ -253,7 +255,8 @@ def by_region(
     return made
 
 
-def quantile_edges(scores: Any, regions: int) -> list[float]:
+@checked
+def quantile_edges(scores: Any, regions: Count) -> list[float]:
     """Computes the edges of regions with equal numbers of observed scores (quantiles).
 
     Args:
@@ -264,14 +267,15 @@ def quantile_edges(scores: Any, regions: int) -> list[float]:
         The increasing edges: `regions - 1`, or fewer if scores are tied.
 
     Raises:
-        ValueError: If `regions` is below 2, or all scores are NaN.
+        TypeError: If `regions` is no integer.
+        ValueError: If `regions` is below 2, `scores` are no numbers, or all of them are NaN.
 
     Example:
         >>> metrics.quantile_edges([[1.0, 2.0, 3.0], [4.0, 5.0, float("nan")]], regions=2)
         [3.0]
     """
     flat = scores.flat_values if isinstance(scores, tf.RaggedTensor) else scores
-    values = np.asarray(flat, np.float64).ravel()
+    values = number_array("scores", flat).ravel()
     values = values[~np.isnan(values)]
     if regions < 2 or values.size == 0:
         raise refusal(

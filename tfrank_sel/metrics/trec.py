@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from tfrank_sel.arguments import AtLeast0, Positive, checked, number_array
 from tfrank_sel.refusals import received, refusal
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
     return _read(path, "query Q0 document rank score tag", 4, _finite, "retrieves")
 
 
-def measures(names: Sequence[str], relevance_level: float = 1.0) -> list["ListwiseMetric"]:
+@checked
+def measures(
+    names: Sequence[str], relevance_level: Positive | None = 1.0
+) -> list["ListwiseMetric"]:
     """Makes metrics from their names in trec_eval.
 
     Args:
@@ -85,6 +89,7 @@ def measures(names: Sequence[str], relevance_level: float = 1.0) -> list["Listwi
         The metrics, with names such as `P_5`, in float64.
 
     Raises:
+        TypeError: If `names` is no list of names.
         ValueError: If a name is not one of these.
 
     Example:
@@ -124,9 +129,11 @@ def evaluate(
         {'recip_rank': {'q': 0.5}}
     """
     for name, source in (("qrels", qrels), ("run", run)):
-        if not isinstance(source, Mapping):
-            expected = f"`{name}` must be a dictionary by query, as `{name}_of` returns it"
-            raise refusal(expected, type(source).__name__)
+        of_queries = source.values() if isinstance(source, Mapping) else [source]
+        kinds = {type(x) for x in of_queries}
+        if odd := [x.__name__ for x in kinds if not issubclass(x, Mapping)]:
+            expected = f"`{name}` must be dictionaries by query, as `{name}_of` returns them"
+            raise refusal(expected, *odd)
     queries = [query for query in qrels if complete or query in run]
     return {
         name: dict(zip(queries, values.tolist(), strict=True))
@@ -147,11 +154,11 @@ def list_values(
     """
     from tfrank_sel.metrics.evaluator import Evaluator
 
-    checked = Evaluator(metrics).metrics
-    results = {metric.name: np.zeros([2, len(queries)]) for metric in checked}
+    measured = Evaluator(metrics).metrics
+    results = {metric.name: np.zeros([2, len(queries)]) for metric in measured}
     # the other measures treat documents without judgements as irrelevant
     for judged_only in (False, True):
-        chosen = [metric for metric in checked if metric.judged_only == judged_only]
+        chosen = [metric for metric in measured if metric.judged_only == judged_only]
         evaluator = Evaluator(chosen)
         most = [len(qrels[x]) + (0 if judged_only else len(run.get(x, ()))) for x in queries]
         in_pairs = any(metric.compares_pairs for metric in chosen)
@@ -176,7 +183,7 @@ def _batches(sizes: Sequence[int], in_pairs: bool) -> Iterator[list[int]]:
         yield batch
 
 
-def _measures(name: str, relevance_level: float) -> list["ListwiseMetric"]:
+def _measures(name: str, relevance_level: float | None) -> list["ListwiseMetric"]:
     from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
     from tfrank_sel.metrics.ranked import ERR, RBP
     from tfrank_sel.metrics.ties import REVERSED
@@ -298,8 +305,8 @@ def _padded(
     width = max(2, *sizes)  # lists of one item would raise a warning
     is_document = np.arange(width) < np.array(sizes)[:, np.newaxis]
     labels, scores = np.full([2, *is_document.shape], math.nan)
-    labels[is_document] = np.maximum(found_labels, 0.0)
-    scores[is_document] = np.array(found_scores, np.float32)
+    labels[is_document] = np.maximum(number_array("qrels", found_labels), 0.0)
+    scores[is_document] = number_array("run", found_scores).astype(np.float32)
     return labels, scores
 
 
@@ -389,7 +396,8 @@ def _records(source: Any, value: str) -> Iterator[tuple[Any, Any, Any]]:
         )
 
 
-def reciprocal_rank_fusion(runs: Sequence[Any], k: float = 60.0) -> dict[str, dict[str, float]]:
+@checked
+def reciprocal_rank_fusion(runs: Sequence[Any], k: AtLeast0 = 60.0) -> dict[str, dict[str, float]]:
     """Fuses runs by the sum of `1 / (k + rank)` over the runs that retrieve a document.
 
     Args:
@@ -408,8 +416,6 @@ def reciprocal_rank_fusion(runs: Sequence[Any], k: float = 60.0) -> dict[str, di
         [Cormack et al., Reciprocal rank fusion outperforms Condorcet and individual rank learning
         methods, 2009](https://doi.org/10.1145/1571941.1572114).
     """
-    if not k >= 0.0:
-        raise refusal("`k` must be at least 0", k=k)
     return _summed(
         (query, document, 1.0 / (k + rank))
         for run in runs
@@ -418,8 +424,9 @@ def reciprocal_rank_fusion(runs: Sequence[Any], k: float = 60.0) -> dict[str, di
     )
 
 
+@checked
 def comb_sum(
-    runs: Sequence[Any], weights: Sequence[float] | None = None
+    runs: Sequence[Any], weights: Sequence[AtLeast0] | None = None
 ) -> dict[str, dict[str, float]]:
     """Fuses runs by the sum of their scores, after scaling to 0 to 1 in each query and run.
 
@@ -442,10 +449,10 @@ def comb_sum(
         [Fox and Shaw, Combination of multiple searches, 1994](
         https://trec.nist.gov/pubs/trec2/papers/txt/23.txt).
     """
-    given = [1.0] * len(runs) if weights is None else list(weights)
-    if len(given) != len(runs) or not all(0.0 <= x < math.inf for x in given):
+    given = [1.0] * len(runs) if weights is None else [float(x) for x in weights]
+    if len(given) != len(runs):
         raise refusal(
-            "`weights` must have one finite number of at least 0 per run",
+            "`weights` must have one number per run",
             f"weights={given}, for {len(runs)} runs",
         )
     return _summed(

@@ -15,6 +15,7 @@ from tfrank_sel import links, losses, models
 from tfrank_sel.models.als import batched
 from tfrank_sel.models.als.rows import GainRows, Shared
 from tfrank_sel.ops import layout
+from tfrank_sel.ops.selection import Selection, SoftSelection
 
 # with its peer
 LOSSES = {
@@ -55,10 +56,17 @@ def of_losses(lists: int, items: int) -> Iterator[Program]:
         yield Program(case, with_gradient(lambda s, y, loss=loss: loss(y, s)))
 
 
+class _SmoothTopKLoss(losses.SmoothTopKLoss):
+    """With a constant temperature, since a program has no variables."""
+
+    @property
+    def selection(self) -> Selection:
+        return SoftSelection(self.k, tf.constant(self.tau, tf.float64))
+
+
 def of_top_k(lists: int, classes: int) -> Program:
     """Value and gradient of the smooth top-k loss, of the indices of classes."""
-    loss = losses.SmoothTopKLoss(TOP_K)
-    loss.current_tau = np.float64(loss.tau)  # a program has no variables
+    loss = _SmoothTopKLoss(TOP_K)
     inputs = [_scores(lists, classes), Input([lists], "int64", 0, classes)]
     peers = ["cross-entropy of classes", "top-k recurrence"]
     case = Case(f"SmoothTopKLoss({TOP_K}), {[lists, classes]}", lists * classes, inputs, peers)
