@@ -158,6 +158,7 @@ class NWayLoss(ListwiseLoss):
     """
 
     compares_items = False
+    takes_classes = False
 
     @abc.abstractmethod
     def per_class(self, masses: Tensor, scores: Tensor) -> Tensor:

@@ -137,6 +137,8 @@ class InBatchInfoNCELoss(ListwiseLoss):
         form.
     """
 
+    takes_classes = False
+
     temperature: Positive = 1.0
     symmetric: bool = False
     log_q: Sequence[float] | None = None
