@@ -5,7 +5,7 @@ import math
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import Capped, Inverse
 from tfrank_sel.links.elementary import Identity, Sigmoid, SignedExpm1, SignedLog1p
-from tfrank_sel.refusals import refusal
+from tfrank_sel.refusals import refusal as _refusal
 
 
 def affine(slope: float, intercept: float = 0.0) -> Link:
@@ -26,7 +26,7 @@ def affine(slope: float, intercept: float = 0.0) -> Link:
         [-3.0, 3.0]
     """
     if not slope > 0.0:
-        raise refusal("`slope` must be positive", slope=slope)
+        raise _refusal("`slope` must be positive", slope=slope)
     return Identity(scale=slope, shift=-intercept / slope)
 
 
@@ -63,7 +63,7 @@ def logit(epsilon: float = 1e-3, scale: float = 1.0, shift: float = 0.0) -> Link
         [-6.91, 0.0, 6.91]
     """
     if not 0.0 < epsilon < 0.5:
-        raise refusal("`epsilon` must be in (0, 0.5)", epsilon=epsilon)
+        raise _refusal("`epsilon` must be in (0, 0.5)", epsilon=epsilon)
     return Capped(Inverse(Sigmoid(scale=scale, shift=shift)), epsilon, 1.0 - epsilon)
 
 

@@ -63,3 +63,12 @@ def test_a_user_without_interactions_is_refused():
     model = RGFactorizer(num_factors=2, sweeps=1).fit((np.array([0, 2]), np.array([0, 1])))
     with pytest.raises(ValueError, match=r"without interactions \[1\].*popular"):
         model.recommend([0, 1], k=1)
+
+
+@pytest.mark.parametrize("column", [0, 1])
+@pytest.mark.parametrize("wrong", [1.5, np.nan, np.inf, 1e30])
+def test_numbers_that_are_no_indices_are_refused(column, wrong):
+    rows = np.ones([3, 3])
+    rows[1, column] = wrong
+    with pytest.raises(ValueError, match="must be integers from 0, or ids in a frame"):
+        RGFactorizer().fit(rows)

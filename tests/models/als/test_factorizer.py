@@ -478,12 +478,3 @@ def test_no_items_to_choose_from_and_gains_taken_back():
     assert np.all(scores == -np.inf)
     model.partial_fit(([0], [1], [0.0]))
     assert model.seen_[0].indices.tolist() == [0]
-
-
-@pytest.mark.parametrize("column", [0, 1])
-@pytest.mark.parametrize("wrong", [1.5, np.nan, np.inf, 1e30])
-def test_numbers_that_are_no_indices_are_refused(column, wrong):
-    rows = np.ones([3, 3])
-    rows[1, column] = wrong
-    with pytest.raises(ValueError, match="must be integers from 0, or ids in a frame"):
-        factorizer().fit(rows)
