@@ -79,7 +79,8 @@ def calls(case: Case) -> list[Call]:
 def result(formula: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> list[tf.Tensor]:
     """The value of a metric; of a loss also the gradient."""
     if not isinstance(formula, keras.losses.Loss):
-        return [formula.evaluate(y_true, y_pred, sample_weight).mean()]
+        formula.reset_state()
+        return [formula(y_true, y_pred, sample_weight)]
     is_ragged = isinstance(y_pred, tf.RaggedTensor)
     flat = tf.constant(y_pred.values if is_ragged else y_pred)
     with tf.GradientTape() as tape:
