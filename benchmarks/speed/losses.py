@@ -103,7 +103,7 @@ def step_of(
     if not knows_sizes:
         signature = [tf.TensorSpec([None] * x.shape.rank, x.dtype) for x in (y_true, y_pred)]
 
-    @tf.function(signature, jit_compile=jit_compile, autograph=False)
+    @tf.function(input_signature=signature, jit_compile=jit_compile, autograph=False)
     def step(y_true: tf.Tensor, y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(y_pred)

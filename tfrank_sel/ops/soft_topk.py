@@ -71,7 +71,7 @@ def log_memberships_of(classes: Tensor, scores: Tensor, k: float) -> Tensor:
         own = one_class.scores_of(classes, held)[:, tf.newaxis]
 
         def gradient(upstream: Tensor) -> Tensor:
-            gaps = _over_threshold(held, taken, count, None, None, (held - centre) - offset)
+            gaps = _over_threshold(held, taken, count, None, needed, (held - centre) - offset)
             shares = _shares(gaps, None) * -upstream[:, tf.newaxis]
             return one_class.add(shares, classes, upstream)
 
@@ -91,16 +91,14 @@ def _count(mask: Tensor, dtype: tf.DType) -> Tensor:
     return tf.reduce_sum(tf.cast(mask, dtype), axis=1, keepdims=True)
 
 
-def _taken(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int | None, Tensor]:
+def _taken(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int, Tensor]:
     """Returns how many are taken, how many suffice to find `b`, and whether more than `k` exist.
 
     If they do not, `b` is arbitrary.
     """
     has_more = count > k
     taken = tf.where(has_more, tf.cast(k, scores.dtype), tf.maximum(count, 1.0) / 2.0)
-    needed = 2 * math.ceil(k) + 1
-    is_long = (scores.shape[1] or 0) > LONG * needed
-    return taken, needed if is_long else None, has_more
+    return taken, 2 * math.ceil(k) + 1, has_more
 
 
 def _gaps(scores: Tensor, k: float, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,7 +113,7 @@ def _over_threshold(
     k: Tensor,
     count: Tensor,
     mask: Tensor | None,
-    needed: int | None,
+    needed: int,
     given: Tensor | None = None,
 ) -> Tensor:
     """Returns `s - b`, solved for or known, whose gradient of any order is exact.
@@ -132,7 +130,7 @@ def _over_threshold(
             gaps = tf.identity(given)
 
         def gradient(upstream: Tensor) -> Tensor:
-            shares = _shares(_over_threshold(scores, k, count, mask, None, gaps), mask)
+            shares = _shares(_over_threshold(scores, k, count, mask, needed, gaps), mask)
             of_all = upstream if mask is None else tf.where(mask, upstream, 0.0)
             return upstream - shares * tf.reduce_sum(of_all, axis=1, keepdims=True)
 
@@ -147,13 +145,26 @@ def _shares(gaps: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _solve(
-    all_scores: Tensor, k: Tensor, count: Tensor, mask: Tensor, needed: int | None
+    all_scores: Tensor, k: Tensor, count: Tensor, mask: Tensor, needed: int
 ) -> tuple[Tensor, Tensor]:
     """Returns the score nearest to `b`, and `b` less it, of each list, `[batch_size, 1]`."""
-    scores, rest = all_scores, tf.fill(tf.shape(count), all_scores.dtype.min)
-    if needed is not None:
+
+    def of_all() -> tuple[Tensor, Tensor]:
+        return _steps(all_scores, tf.fill(tf.shape(count), all_scores.dtype.min), k, count, mask)
+
+    def of_best() -> tuple[Tensor, Tensor]:
         scores, rest = _best(tf.where(mask, all_scores, all_scores.dtype.min), needed)
-        mask = tf.range(needed, dtype=count.dtype) < count
+        return _steps(scores, rest, k, count, tf.range(needed, dtype=count.dtype) < count)
+
+    if (size := all_scores.shape[1]) is not None:
+        return of_best() if size > LONG * needed else of_all()
+    return tf.cond(tf.shape(all_scores)[1] > LONG * needed, of_best, of_all)
+
+
+def _steps(
+    scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Solves for `b` by scores, and the logarithm of the sum of the exponentials of all others."""
     highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
     lowest = tf.reduce_min(tf.where(mask, scores, scores.dtype.max), axis=1, keepdims=True)
     # where all items lie on one side, the sum is below or above k
@@ -212,8 +223,12 @@ def _highest(scores: Tensor, count: int) -> Tensor:
 
     They are among those of as many groups, those with the highest maximum. XLA sorts for `top_k`.
     """
-    size = scores.shape[1]
-    groups = math.isqrt(size * count)
+    if (size := scores.shape[1]) is not None:
+        groups = math.isqrt(size * count)
+    else:
+        size = tf.shape(scores)[1]
+        groups = tf.cast(tf.sqrt(tf.cast(size, tf.float32) * count), tf.int32)
+        groups = tf.maximum(groups, count)
     width = -(-size // groups)
     missing = [[0, 0], [0, groups * width - size]]
     grouped = tf.pad(scores, missing, constant_values=scores.dtype.min)
