@@ -205,7 +205,7 @@ def test_a_slow_folder_delays_no_other_model(half, tmp_path):
     def load(path, version):
         if version == 2 and path.parent.name == "slow":
             loading.set()
-            go_on.wait(60)
+            go_on.wait(600)
         return Model(path, version)
 
     for name in ("slow", "half"):
