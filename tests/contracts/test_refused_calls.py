@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytest.importorskip("sklearn")  # the second stack has none
+
 from tfrank_sel import Ranker, losses, models
 from tfrank_sel.models.als import ItemSolver, RGFactorizer, alternation, fit_towers, progress
 from tfrank_sel.training import fitting

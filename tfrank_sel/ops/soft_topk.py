@@ -156,7 +156,8 @@ def _solve(
         scores, rest = _best(tf.where(mask, all_scores, all_scores.dtype.min), needed)
         return _steps(scores, rest, k, count, tf.range(needed, dtype=count.dtype) < count)
 
-    if (size := all_scores.shape[1]) is not None:
+    size = all_scores.shape[1]
+    if size is not None:
         return of_best() if size > LONG * needed else of_all()
     return tf.cond(tf.shape(all_scores)[1] > LONG * needed, of_best, of_all)
 
@@ -223,12 +224,13 @@ def _highest(scores: Tensor, count: int) -> Tensor:
 
     They are among those of as many groups, those with the highest maximum. XLA sorts for `top_k`.
     """
-    if (size := scores.shape[1]) is not None:
-        groups = math.isqrt(size * count)
-    else:
+    size = scores.shape[1]
+    if size is None:
         size = tf.shape(scores)[1]
         groups = tf.cast(tf.sqrt(tf.cast(size, tf.float32) * count), tf.int32)
         groups = tf.maximum(groups, count)
+    else:
+        groups = math.isqrt(size * count)
     width = -(-size // groups)
     missing = [[0, 0], [0, groups * width - size]]
     grouped = tf.pad(scores, missing, constant_values=scores.dtype.min)
