@@ -149,12 +149,11 @@ class Listwise(Named, abc.ABC):
         return y_true, y_pred, sample_weight
 
     def of_positions(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-        """Reads positions of sequences as lists, where the formula takes indices."""
-        given = self.of_numbers(y_true, y_pred, sample_weight)
-        is_flat = isinstance(given[1], np.ndarray) and given[1].ndim != 3  # without a copy
+        """Reads positions of sequences, from `of_numbers`, as lists of indices."""
+        is_flat = isinstance(y_pred, np.ndarray) and y_pred.ndim != 3  # without a copy
         if is_flat or not self.takes_classes:
-            return given
-        return class_labels.of_positions(*given)
+            return y_true, y_pred, sample_weight
+        return class_labels.of_positions(y_true, y_pred, sample_weight)
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras for this formula."""

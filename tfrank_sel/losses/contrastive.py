@@ -60,7 +60,7 @@ class InfoNCELoss(ListwiseLoss):
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of one positive item, a cross-entropy."""
-        return one_class.cross_entropy(classes, one_class.logits(scores, self.temperature))
+        return one_class.cross_entropy(classes, masking.logits(scores, None, self.temperature))
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the positives of each list."""

@@ -73,7 +73,7 @@ class SoftmaxLoss(ListwiseLoss):
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the cross-entropy of each class."""
-        return one_class.cross_entropy(classes, one_class.logits(scores, self.temperature))
+        return one_class.cross_entropy(classes, masking.logits(scores, None, self.temperature))
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""

@@ -373,7 +373,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
         """Computes the loss of each class."""
         own = one_class.scores_of(classes, scores)
         is_there = one_class.are_there(classes, scores) & (own > -math.inf)
-        x = one_class.logits(scores, self.temperature)
+        x = masking.logits(scores, None, self.temperature)
         losses = self._of_each_k(lambda k: soft_topk.log_memberships_of(classes, x, k))
         return tf.where(is_there, losses, 0.0)
 

@@ -120,8 +120,9 @@ class Evaluator(Checked):
     ) -> dict[str, ListValues]:
         """Computes each metric of each list, by the name of the metric."""
         batches = [
-            first.batch_of(*first.of_positions(y_true, y_pred, sample_weight), first.dtype)
+            first.batch_of(*first.of_positions(*given), first.dtype)
             for first, *_ in self._groups
+            for given in [first.of_numbers(y_true, y_pred, sample_weight)]
         ]
         # in eager mode, a sort outside of the graph takes less time
         sorts = [

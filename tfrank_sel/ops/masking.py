@@ -106,15 +106,20 @@ def log1p_sum_exp(x: Tensor, masses: Tensor, axis: int = -1) -> Tensor:
     return top + tf.math.log1p(tf.math.expm1(-top) + total)
 
 
-def logits(scores: Tensor, mask: Tensor, temperature: float) -> Tensor:
+def logits(scores: Tensor, mask: Tensor | None, temperature: float) -> Tensor:
     """Divides scores by a temperature, up to a constant of each list, for a softmax.
 
-    The differences to the largest score are rounded, as a softmax rounds them.
+    The differences to the largest score are rounded, as a softmax rounds them. Without a mask, all
+    items are valid, also those of -inf.
     """
+    if temperature == 1.0:  # which would be a pass over all items
+        return scores
     if is_power_of_2(temperature):
         return scores / temperature
-    top = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=-1, keepdims=True)
-    return (scores - tf.stop_gradient(tf.where(mask, top, 0.0))) / temperature
+    held = scores if mask is None else tf.where(mask, scores, scores.dtype.min)
+    top = tf.reduce_max(held, axis=-1, keepdims=True)
+    is_shifted = top > -math.inf if mask is None else mask
+    return (scores - tf.stop_gradient(tf.where(is_shifted, top, 0.0))) / temperature
 
 
 def cross_entropy(targets: Tensor, logits: Tensor, mask: Tensor) -> Tensor:

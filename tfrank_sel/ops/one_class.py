@@ -10,8 +10,6 @@ import math
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.ops import masking
-
 DOUBT = 1 / 64  # a cross-entropy from which on TensorFlow's has all digits but the last two
 
 
@@ -46,16 +44,6 @@ def add(scores: Tensor, classes: Tensor, values: Tensor) -> Tensor:
     """Returns the scores with something added, `[batch_size]`, to those of the classes."""
     values = tf.where(are_there(classes, scores), values, 0.0)
     return tf.tensor_scatter_nd_add(scores, _places(classes, scores), values)
-
-
-def logits(scores: Tensor, temperature: float) -> Tensor:
-    """Divides scores by a temperature, up to a constant of each list, as `masking.logits` does."""
-    if temperature == 1.0:
-        return scores
-    if not masking.is_power_of_2(temperature):
-        top = tf.reduce_max(scores, axis=1, keepdims=True)
-        scores -= tf.stop_gradient(tf.where(top > -math.inf, top, 0.0))
-    return scores / temperature
 
 
 def cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:

@@ -96,20 +96,12 @@ def are_lists(labels: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
 
 @functools.cache
 def evaluator(gain: str | float) -> Callable[..., dict[str, ListValues]]:
-    """Returns what evaluates NDCG and MRR of a batch, in a graph that all trainings share.
-
-    The weights of items count within their list, as for trees. A list of weight 0 is left out.
-    """
+    """Returns what evaluates NDCG and MRR of a batch, in a graph that all trainings share."""
     options = gain_arguments(gain)
     ndcg = metrics.NDCG(10, **options, name="ndcg", ties=AVERAGED)
     mrr = metrics.MRR(above=options["above"], name="mrr", ties=AVERAGED)
     evaluate = metrics.Evaluator([ndcg, mrr])
-
-    def measured(labels: tf.Tensor, scores: tf.Tensor, weights: Any = None) -> Any:
-        counted = tf.where(are_lists(labels, weights)[:, tf.newaxis], labels, np.nan)
-        return evaluate(counted, scores, weights)
-
-    compiled: Callable[..., dict[str, ListValues]] = compilation.graph(measured)
+    compiled: Callable[..., dict[str, ListValues]] = compilation.graph(evaluate)
     return compiled
 
 
