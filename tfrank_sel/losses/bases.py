@@ -78,7 +78,25 @@ def weights_of_valid(
     return weights * (factor if are_indices is True else tf.where(are_indices, factor, 1.0))
 
 
-class ListwiseLoss(Listwise, keras_versions.Loss):
+class ReducedLoss(keras_versions.Loss):
+    """A loss whose `__call__` computes the values, of which Keras computes the reduction alone.
+
+    Keras would round integers and masks to the `dtype` on their way to `call`.
+    """
+
+    def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
+        """Returns the values, which `__call__` computed."""
+        return y_pred
+
+    def reduce(self, values: Tensor, weights: Tensor, positions: Any) -> Tensor:
+        """Reduces values; without a reduction, to the shape of `positions` but its last axis."""
+        value = super().__call__(values, values, weights)
+        if self.reduction in (None, "none"):
+            return value if positions is None else tf.reshape(value, tf.shape(positions)[:-1])
+        return tf.reduce_sum(value)  # Keras passes a vector if there are no values
+
+
+class ListwiseLoss(Listwise, ReducedLoss):
     """A loss over lists of scored items.
 
     A subclass is final: it declares the arguments of its constructor as annotated attributes, like
@@ -137,15 +155,7 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
         lists = self.of_positions(*given)
         is_of_classes = self.has_class_form and class_labels.are_alone(*lists)
         values, weights = (self._of_classes if is_of_classes else self._of_labels)(*lists)
-        # not to `call`: Keras would round indices to `dtype`
-        value = super().__call__(values, values, weights)
-        if self.reduction in (None, "none"):
-            return value if lists[1] is given[1] else tf.reshape(value, tf.shape(given[1])[:-1])
-        return tf.reduce_sum(value)  # Keras passes a vector if there are no lists
-
-    def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
-        """Returns the losses of the lists, which `__call__` computed."""
-        return y_pred
+        return self.reduce(values, weights, None if lists[1] is given[1] else given[1])
 
     def _of_labels(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Tensor, Tensor]:
         """Computes the loss and the weight of each list from labels of items."""

@@ -11,10 +11,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import Tensor
 
-from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count
 from tfrank_sel.compilation import unconverted
-from tfrank_sel.losses.bases import ListwiseLoss, weights_of_valid
+from tfrank_sel.losses.bases import ListwiseLoss, ReducedLoss, weights_of_valid
 from tfrank_sel.losses.rg import RGLoss
 from tfrank_sel.ops import class_labels
 from tfrank_sel.refusals import refusal
@@ -25,7 +24,7 @@ OfRows = Callable[[Tensor, Tensor, Tensor], Tensor]  # of states, indices and it
 
 
 @register
-class CatalogueLoss(Named, keras_versions.Loss):
+class CatalogueLoss(Named, ReducedLoss):
     """A loss of the logits `states @ items.T` of all items, which are never in memory together.
 
     A model gives a state `p` for each position of a sequence, or for each user. Its list has all
@@ -107,12 +106,7 @@ class CatalogueLoss(Named, keras_versions.Loss):
         states = tf.where(is_valid[:, tf.newaxis], tf.cast(states, self.dtype), 0.0)
         weights *= tf.cast(is_valid, self.dtype)
         weights = weights_of_valid(weights, is_valid, self.reduction)
-        # not to `call`: Keras would round the indices to `dtype`
-        values = self._of_states(indices, states)
-        value = super().__call__(values, values, weights)
-        if self.reduction in (None, "none"):
-            return tf.reshape(value, tf.shape(y_pred)[:-1])
-        return tf.reduce_sum(value)  # Keras passes a vector if there are no states
+        return self.reduce(self._of_states(indices, states), weights, y_pred)
 
     def by_state(
         self, y_true: Any, y_pred: Any, sample_weight: Any
@@ -128,10 +122,6 @@ class CatalogueLoss(Named, keras_versions.Loss):
             indices = indices[:, tf.newaxis]
         weights = tf.broadcast_to(tf.reshape(weights, [-1]), tf.shape(indices)[:1])
         return indices, states, weights
-
-    def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
-        """Returns the losses of the states, which `__call__` computed."""
-        return y_pred
 
     @functools.cached_property
     def _item_weights(self) -> NDArray[np.float64]:
