@@ -11,7 +11,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from tfrank_sel import data
-from tfrank_sel.data import InputError, formats
+from tfrank_sel.data import InputError, arrays as own, formats
 from tfrank_sel.data.formats import Columns, reader
 from tfrank_sel.features import Bool, Category, Hash, Number, Set, Timestamp, Vector
 
@@ -106,7 +106,7 @@ def test_a_column_of_any_type_is_read_or_refused_in_one_line(tmp_path, role):
 def test_values_under_a_null_are_not_read(kind, feature):
     items = ["1", "2", "3", "4", "5", "6"]
     column = kind.from_arrays([0, 2, 4, 6], pa.array(items), mask=pa.array([False, True, False]))
-    of_feature = formats.arrays.texts if feature.type == "set" else formats.arrays.numbers
+    of_feature = own.texts if feature.type == "set" else own.numbers
     for part in (column, column.slice(1), pa.chunked_array([column, column.slice(1)])):
         plain = pa.array(part.to_pylist())  # holds nothing under a null
         expected = of_feature(plain, feature)

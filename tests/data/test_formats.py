@@ -213,7 +213,7 @@ def test_tables_do_not_need_pandas():
     code = """
 import sys
 sys.modules["pandas"] = None
-from tfrank_sel.data.formats import arrays
+from tfrank_sel.data import arrays
 print(hasattr(arrays.arrow(), "compute"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -16,7 +16,8 @@ from pyarrow import csv, feather, parquet
 from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import InputError, frames, typed
-from tfrank_sel.data.formats import Columns, arrays
+from tfrank_sel.data import arrays
+from tfrank_sel.data.formats import Columns
 from tfrank_sel.features import (
     MISSING_INTEGER,
     REFUSE,

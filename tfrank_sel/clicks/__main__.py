@@ -17,7 +17,7 @@ from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.propensities import Method, Unconnected
 from tfrank_sel.commandline import Application, Version, told
 from tfrank_sel.data import formats, stores
-from tfrank_sel.data.formats.tables import readable
+from tfrank_sel.data.table import readable
 from tfrank_sel.locks import created
 
 Files = Annotated[
@@ -182,10 +182,11 @@ def value(
     optional = {"query": query, "item": item}
     roles |= {x: y for x, y in optional.items() if y in there or y != x}
     table = tables.read(paths, roles, format=format)
-    scores, sessions = table.numbers.pop("score"), table.ids["session"]
+    columns, scores = dict(table.roles), table["score"]
+    del columns["score"]
     # without a name, each session is a query, and each row an item of its own
-    rows = {"query": sessions, "item": np.arange(len(sessions))}
-    click_log = clicks.Log(**{**rows, **table.ids}, **table.numbers)
+    rows = {"query": columns["session"], "item": np.arange(len(table))}
+    click_log = clicks.Log(**{**rows, **columns})
     values = clicks.reordered(click_log, estimated.nearest(click_log.positions), scores)
     print("ranker      clicks per session  95 % interval  effective impressions")
     for name, x in values.items():

@@ -1,6 +1,5 @@
 """Click logs in files of tables."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,19 +12,10 @@ from tfrank_sel.clicks.correction import labels
 from tfrank_sel.clicks.log import Floats, Log
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
-from tfrank_sel.data.formats import Table, arrays, rows, whole
+from tfrank_sel.data.formats import Table
 from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.table import identifier
 from tfrank_sel.refusals import received, refusal
-
-_IDS = ("query", "item", "session")
-_RULES: dict[str, whole.Rule] = {
-    "position": ("a whole number from 1", lambda x: (x >= 1.0) & (x % 1.0 == 0.0) & (x < 2.0**53)),
-    "click": ("from 0 to 1", lambda x: (x >= 0.0) & (x <= 1.0)),
-    "team": ("0 or 1", lambda x: (x == 0.0) | (x == 1.0)),
-}
-_COUNTS: dict[str, whole.Rule] = {
-    "click": ("a finite number that is not negative", lambda x: x >= 0.0)
-}
 
 
 def read(
@@ -57,23 +47,17 @@ def read(
         other = taken.setdefault(name, role)
         if other != role and {other, role} != {"query", "session"}:
             raise refusal(f"{other} and {role} must be different columns", repr(name))
-    table = formats.table(
-        paths,
-        ids={role: name for role, name in roles.items() if role in _IDS},
-        numbers={role: name for role, name in roles.items() if role not in _IDS},
-        rules={**_RULES, **(_COUNTS if are_counts else {})},
-        others=others,
-        format=format,
-        rejected=rejected,
-    )
-    if not len(next(iter(table.ids.values()))):
+    if are_counts:
+        roles = {"clicks" if x == "click" else x: name for x, name in roles.items()}
+    table = formats.table(paths, roles, others=others, format=format, rejected=rejected)
+    if not len(table):
         raise InputError(paths[0], received("expected at least one row", "none"))
     return table
 
 
 def log_of(table: Table) -> Log:
     """Returns the log of a table with the roles of one."""
-    return Log(**table.ids, **table.numbers)
+    return Log(**table.roles)
 
 
 def covered(
@@ -90,11 +74,8 @@ def covered(
         ValueError: As `Log`.
     """
     if unconnected == "drop":
-        rows = np.flatnonzero(np.isin(table.numbers["position"], propensities.positions))
-        parts = ({x: y[rows] for x, y in part.items()} for part in (table.ids, table.numbers))
-        ids, numbers = parts
-        columns = table.columns.take(rows)
-        table = dataclasses.replace(table, ids=ids, numbers=numbers, columns=columns)
+        covers = np.isin(table["position"], propensities.positions)
+        table = table.take(np.flatnonzero(covers))
     log = log_of(table)
     return table, log, propensities.nearest(log.positions)
 
@@ -162,10 +143,10 @@ def credits(paths: Sequence[str], roles: Mapping[str, str], *, format: str | Non
         return _of_events(paths, roles, format)
     table = read(paths, roles, are_counts=True, format=format)
     are_teams = "team" in roles
-    values = 1.0 - 2.0 * table.numbers["team"] if are_teams else table.numbers["credit"]
-    _, first, sessions = np.unique(table.ids["session"], return_index=True, return_inverse=True)
-    sums = np.asarray(np.bincount(sessions.ravel(), table.numbers["click"] * values), np.float64)
-    queries = table.ids.get("query")
+    values = 1.0 - 2.0 * table["team"] if are_teams else table["credit"]
+    _, first, sessions = np.unique(table["session"], return_index=True, return_inverse=True)
+    sums = np.asarray(np.bincount(sessions.ravel(), table["clicks"] * values), np.float64)
+    queries = table.roles.get("query")
     return Credits(sums, are_teams, None if queries is None else queries[first])
 
 
@@ -212,8 +193,8 @@ def joined_credits(
     needed = [x for x in ("session", "item", "click") if x != "click" or roles[x] in there]
     named = {role: roles[role] for role in needed}
     table = read(clicked, named, are_counts=True, format=format)
-    is_click = table.numbers.get("click", np.ones(len(table.ids["item"]))) > 0.0
-    clicks = set(zip(table.ids["session"][is_click], table.ids["item"][is_click], strict=True))
+    is_click = table.roles.get("clicks", np.ones(len(table))) > 0.0
+    clicks = set(zip(table["session"][is_click], table["item"][is_click], strict=True))
     won: dict[str, set[tuple[str, float]]] = {}  # clicked items; a session may have several lines
     queries: dict[str, str] = {}
     kind = ""
@@ -258,7 +239,4 @@ def joined_credits(
 
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:
     """An identifier, which a row must have: those without one would be joined."""
-    text = arrays.text(row[name])
-    if not text or rows.is_invalid(text):
-        raise InputError(place, received(f"{name!r} must be {rows.TEXT}", rows.shown(row[name])))
-    return text
+    return identifier(place, name, row[name])

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tfrank_sel.data import formats
-from tfrank_sel.data.formats import arrays, rows
+from tfrank_sel.data import arrays, formats
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.table import TEXT, shown
 from tfrank_sel.refusals import received
 
 _QUERY = ("query_id", "user_query", "query_response_hit_ids", "_source")
@@ -263,7 +263,7 @@ def _text(place: str, row: Any, *keys: str) -> str | None:
     text = arrays.text(_field(row, *keys))
     if text is not None and text.startswith(arrays.INVALID):
         name = ".".join(keys)
-        raise InputError(place, received(f"{name!r} must be {rows.TEXT}", rows.shown(text)))
+        raise InputError(place, received(f"{name!r} must be {TEXT}", shown(text)))
     return text or None
 
 

@@ -1,14 +1,15 @@
 """Lists from tables in memory: pandas, polars and Arrow frames, and dicts of arrays."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tfrank_sel.data.arrays import array, arrow
 from tfrank_sel.data.formats import rows, tables
-from tfrank_sel.data.formats.arrays import array, arrow
 from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.data.schema import Columns
+from tfrank_sel.data.table import of_frame, readable
 from tfrank_sel.features import Feature
 from tfrank_sel.refusals import received
 
@@ -76,8 +77,8 @@ def lists(
         list_weight=list_weight,
         propensity=propensity,
     )
-    with tables.readable("frame"):
-        table = arrow_table(frame, array if columns.types else arrow().array)
+    with readable("frame"):
+        table = of_frame(frame, array if columns.types else arrow().array)
         schema = tables.infer({"frame": table.schema}, columns)
         place = ("frame", np.arange(table.num_rows))
         items = tables.of_table(place, table, schema)
@@ -133,26 +134,3 @@ def dataset(
         shuffle=shuffle,
         seed=seed,
     )
-
-
-def arrow_table(frame: Any, column: Callable[[Any], Any] = array) -> Any:
-    """Converts a frame to an Arrow table.
-
-    Args:
-        frame: The frame.
-        column: Converts a column without a type to an Arrow array.
-
-    Raises:
-        ImportError: If pyarrow is not installed.
-    """
-    pa = arrow()
-    if isinstance(frame, pa.Table):
-        return frame
-    if hasattr(frame, "to_arrow"):
-        return frame.to_arrow()
-    if not isinstance(frame, Mapping):
-        try:
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column is of several types
-            frame = {name: frame[name] for name in frame.columns}
-    return pa.table({name: column(values) for name, values in frame.items()})

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data import formats, frames
-from tfrank_sel.data.formats import arrays, rows, tables
+from tfrank_sel.data import arrays, formats
+from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.data.table import of_frame
 from tfrank_sel.features import Feature
 from tfrank_sel.refusals import question, received, refusal
 
@@ -99,7 +100,7 @@ def read(path: str | os.PathLike[str]) -> Any:
         InputError: If the file cannot be read, or is not a table.
     """
     path = os.fspath(path)
-    table = formats.table([path], others=True)
+    table = formats.table([path], {}, others=True)
     for name, reason in table.left_out.items():
         raise InputError(path, received(f"expected one column {name!r}", reason))
     return table.columns
@@ -122,7 +123,7 @@ def _columns(items: Any) -> tuple[dict[str, Any], int]:
         return {name: [item.get(name) for item in items] for name in names}, len(items)
     else:
         try:
-            table = frames.arrow_table(items)
+            table = of_frame(items)
         except (AttributeError, *_NOT_ARROW) as error:
             expected = "expected a dict for each item, a dict of columns, or a frame"
             raise InputError("request", received(expected, type(items).__name__)) from error

@@ -65,7 +65,8 @@ class Sequences:
             user: Column of the users' ids. All ids are exact texts: `007` is not `7`.
             item: Column of the items' ids.
             time: Column of the times: numbers, or dates and times, also as texts in ISO 8601, which
-                become whole Unix seconds. Equal times of a user keep the order of the files.
+                become seconds since 1970-01-01 UTC. Rows are sorted by the times as they are; equal
+                ones of a user keep the order of the files.
             format: As in `data.read`.
 
         Raises:
@@ -77,15 +78,13 @@ class Sequences:
         if not files:
             raise refusal("`paths` must name at least one file", "none")
         names = [os.fspath(path) for path in files]
-        table = formats.table(
-            names, ids={"user": user, "item": item}, times={"time": time}, format=format
-        )
-        if not len(table.numbers["time"]):
+        table = formats.table(names, {"user": user, "item": item, "time": time}, format=format)
+        if not len(table):
             raise InputError(names[0], received("expected interactions", "no rows"))
-        (user_ids, users), (item_ids, items) = _numbered(table.ids["user"], table.ids["item"])
-        order = np.lexsort((table.numbers["time"], users))  # stable
+        (user_ids, users), (item_ids, items) = _numbered(table["user"], table["item"])
+        order = np.lexsort((table["time"], users))  # stable
         items = (items[order] + 1).astype(np.int32)
-        return cls(user_ids, item_ids, users[order], items, table.numbers["time"][order])
+        return cls(user_ids, item_ids, users[order], items, _seconds(table["time"][order]))
 
     def leave_one_out(self) -> tuple[Self, Self]:
         """Splits off the last item of each user who has several.
@@ -165,6 +164,14 @@ class Sequences:
     def _of(self, kept: np.ndarray) -> Self:
         rows = {x: getattr(self, x)[kept] for x in ("users", "items", "times")}
         return dataclasses.replace(self, **rows)
+
+
+def _seconds(times: np.ndarray) -> np.ndarray:
+    """Times as seconds since 1970, float64; numbers as they are."""
+    if times.dtype.kind != "M":
+        return times
+    whole = times.astype("M8[s]")
+    return whole.astype(np.int64) + (times - whole) / np.timedelta64(1, "s")
 
 
 def _check(max_length: int) -> None:

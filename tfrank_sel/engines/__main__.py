@@ -161,12 +161,12 @@ def collect(
     missing: Missing = math.nan,
 ) -> None:
     """Make a training table of judgments or corrected clicks, with the features of the engine."""
-    ids = {"query": query, "document": doc_id}
-    judged = formats.table(stores.expand(table), ids=ids, numbers={"label": label})
+    roles = {"query": query, "item": doc_id, "label": label}
+    judged = formats.table(stores.expand(table), roles)
     index = ENGINES[engine](url, parameter)
     with created(output) as written:
         found = _asked(index, judged, missing, features=features)
-        parquet.write_table(logged.table(judged, {**ids, "label": label}, found), written)
+        parquet.write_table(logged.table(judged, roles, found), written)
     print(f"{len(found.rows)} documents with {len(found.names)} features in {output}")
 
 
@@ -240,12 +240,11 @@ def verify(
     missing: Missing = math.nan,
 ) -> None:
     """Compare the engine's scores with the model's; status 2 if they are not equal."""
-    ids = {"query": query, "document": doc_id}
-    judged = formats.table(stores.expand(table), ids=ids)
+    judged = formats.table(stores.expand(table), {"query": query, "item": doc_id})
     index = ENGINES[engine](url, parameter)
     found = _asked(index, judged, missing, model=name)
     ours = logged.scores(model, found.names, found.features)
-    queries = judged.ids["query"][found.rows]
+    queries = judged["query"][found.rows]
     correlation, difference, tolerance = logged.agreement(queries, found.scores, ours)
     compared = f"rank correlation {correlation:.6f}, largest difference {difference:.2g}"
     print(f"{len(found.rows)} documents: {compared}")
@@ -256,7 +255,7 @@ def verify(
 
 def _asked(index: Engine, judged: formats.Table, missing: float, **ranker: str) -> logged.Found:
     """Asks for the features of documents, shows the progress, and tells what the index lacks."""
-    count = len(judged.ids["document"])
+    count = len(judged)
     with typer.progressbar(length=count, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         found = logged.ask(index, judged, missing, bar.update, **ranker)
     if len(found.rows) < count:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfrank_sel import kept
-from tfrank_sel.data import formats
-from tfrank_sel.data.formats import arrays, rows
+from tfrank_sel.data import arrays, formats
 from tfrank_sel.data.formats.text import CsvReader
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.table import TEXT, is_invalid, shown
 from tfrank_sel.metrics.trec import FileError, read_qrels
 from tfrank_sel.refusals import received
 
@@ -134,9 +134,9 @@ def _of_qrels(path: str) -> Iterator[tuple[str, str, float]]:
 
 def _text(place: str, identifier: Any) -> str:
     text = arrays.text(identifier)
-    if not text or rows.is_invalid(text):
-        expected = f"a query and a document must be {rows.TEXT}"
-        raise InputError(place, received(expected, rows.shown(identifier)))
+    if not text or is_invalid(text):
+        expected = f"a query and a document must be {TEXT}"
+        raise InputError(place, received(expected, shown(identifier)))
     return text
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel import kept
-from tfrank_sel.data import lists
-from tfrank_sel.data.formats import Table, arrays
+from tfrank_sel.data import arrays, lists
+from tfrank_sel.data.formats import Table
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.engines.engine import Engine, Logged
 from tfrank_sel.refusals import received, refusal
@@ -47,7 +47,7 @@ def ask(
 
     Args:
         engine: The engine.
-        judged: Table with the roles `query` and `document`.
+        judged: Table with the roles `query` and `item`.
         missing: Value of a feature that a document lacks.
         progress: Called after each request with its number of documents.
         **ranker: `features` or `model`, as in `Engine.search`.
@@ -55,7 +55,7 @@ def ask(
     Raises:
         InputError: If the engine refuses, or has none of the documents.
     """
-    queries, documents = judged.ids["query"], judged.ids["document"]
+    queries, documents = judged["query"], judged["item"]
     rows: list[int] = []
     logged: list[Logged] = []
     for of_query in _by_query(queries):
@@ -93,8 +93,7 @@ def table(judged: Table, roles: Mapping[str, str], found: Found) -> Any:
     if clash := set(roles.values()) & set(found.names):
         expected = "the columns of query, document and label must not be named as a feature"
         raise refusal(expected, ", ".join(sorted(clash)))
-    values = {**judged.ids, **judged.numbers}
-    columns = {name: values[role][found.rows] for role, name in roles.items()}
+    columns = {name: judged[role][found.rows] for role, name in roles.items()}
     features = dict(zip(found.names, found.features.T, strict=True))
     return arrays.arrow().table(columns | features)
 

@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from tfrank_sel.data import frames
+from tfrank_sel.data.arrays import array
 from tfrank_sel.data.formats import tables
-from tfrank_sel.data.formats.arrays import array
 from tfrank_sel.data.lists import InputError, groups
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.data.table import check, of_frame, readable
 from tfrank_sel.features import Feature
 from tfrank_sel.refusals import refusal
 
@@ -254,8 +254,8 @@ def types_of(frame: Any) -> dict[str, Feature]:
     Raises:
         ValueError: If no column can have a type.
     """
-    with tables.readable("X"):
-        table = frames.arrow_table(frame, array)
+    with readable("X"):
+        table = of_frame(frame, array)
     types, left_out = tables.propose(table.schema, table, ONLY_FEATURES)
     if left_out:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
@@ -281,9 +281,9 @@ def matrices(frame: Any, features: Mapping[str, Feature], groups: RowGroups) -> 
         InputError: If a column is missing, cannot be of its type, or a value is not.
     """
     schema = Schema(features, columns=dataclasses.replace(ONLY_FEATURES, features=features))
-    with tables.readable("X"):
-        table = frames.arrow_table(frame, array)
-        tables.check("X", table.schema.names, list(features))
+    with readable("X"):
+        table = of_frame(frame, array)
+        check("X", table.schema.names, list(features))
         rows = tables.of_table(("X", np.arange(table.num_rows)), table, schema)
     for row, reason in sorted(rows.faults.items()):
         raise InputError(f"X, row {row}", reason)

@@ -5,12 +5,14 @@ line here.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfrank_sel.data import stores
-from tfrank_sel.data.formats import rows, whole
+import numpy as np
+
+from tfrank_sel.data import stores, table as data_table
+from tfrank_sel.data.arrays import arrow
+from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.binary import (
     ArrowReader,
     ElwcReader,
@@ -20,11 +22,11 @@ from tfrank_sel.data.formats.binary import (
     SequenceExampleReader,
 )
 from tfrank_sel.data.formats.reader import Part as Part, Reader as Reader, RowReader as RowReader
-from tfrank_sel.data.formats.tables import TableReader as TableReader, readable
+from tfrank_sel.data.formats.tables import TableReader as TableReader, whole as join
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
-from tfrank_sel.data.formats.whole import Rule, Table as Table
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
 from tfrank_sel.data.schema import Columns as Columns, Schema as Schema
+from tfrank_sel.data.table import Table as Table, check, of_frame, readable
 from tfrank_sel.features import Feature
 from tfrank_sel.refusals import received, refusal
 
@@ -153,39 +155,73 @@ def read(
 
 
 def table(
-    paths: Sequence[str],
+    source: Any,
+    roles: Mapping[str, str],
     *,
-    ids: Mapping[str, str] = MappingProxyType({}),
-    numbers: Mapping[str, str] = MappingProxyType({}),
-    times: Mapping[str, str] = MappingProxyType({}),
-    rules: Mapping[str, Rule] = MappingProxyType({}),
+    optional: Collection[str] = (),
     others: bool = False,
     format: str | None = None,
     rejected: list[Rejected] | None = None,
+    place: str = "table",
 ) -> Table:
-    """Reads all rows of tables, with columns by role, as `read` converts them.
+    """Reads all rows of a table, with columns by role.
 
     Args:
-        paths: The files, all of one format.
-        ids: Column of each role that identifies, such as a query.
-        numbers: Column of each role that is a number.
-        times: Column of each role that is a time: whole seconds since 1970-01-01 UTC, or numbers
-            as they are.
-        rules: What the numbers of a role must be, in words, and a function that returns whether
-            they are; by default finite.
-        others: Whether to read the other columns, too.
+        source: A path, or paths of files of one format; or a table in memory: a pandas or polars
+            frame, an Arrow table, a mapping of names to columns, or a sequence of dicts.
+        roles: Name of the column of each role: see `tfrank_sel.data.table.ROLES`.
+        optional: Roles whose columns may be absent.
+        others: Whether to keep the other columns, too.
         format: As in `reader`.
         rejected: List to append malformed rows to, and those without a valid value of each role. By
             default, the first one is an error.
+        place: Name of a table in memory, in errors.
 
     Raises:
         ImportError: If pyarrow is not installed.
-        InputError: If a file is no table, cannot be read or lacks a column; or at a bad row.
+        InputError: If a file is no table, cannot be read or lacks a column; or at a bad row. Rows
+            of files are counted from 1, and those in memory from 0.
+        TypeError: If the source is no table.
         ValueError: If there is no such format.
     """
-    kind = _of_tables(paths, format)
-    options: Any = {"times": times, "others": others, "rejected": rejected}
-    return whole.read(kind, paths, ids, numbers, rules, **options)
+    paths = _paths(source)
+    if paths is None:
+        with readable(place):
+            whole = of_frame(source)
+        there = whole.schema.names
+    else:
+        kind = _of_tables(paths, format)
+        there = names(paths, format) if optional else []
+    roles = {x: name for x, name in roles.items() if x not in optional or name in there}
+    needed = list(dict.fromkeys(roles.values()))
+    if paths is None:
+        check(place, there, needed)
+        counts = {x: there.count(x) for x in there} if others else {}
+        left_out = {x: f"{n} columns have this name" for x, n in counts.items() if n > 1}
+        kinds = {x: whole.schema.field(x).type for x in counts if x not in left_out}
+        chunks: Iterable[Any] = [(place, np.arange(whole.num_rows), whole)]
+    else:
+        sample, left_out = kind.sampled(paths, needed) if others else (arrow().table({}), {})
+        kinds = {x.name: x.type for x in sample.schema}
+        # all may be identifiers, which keep each digit
+        exact = {*kinds, *needed} - {Columns.query, Columns.doc_id}
+        kind = type(kind)(Columns(label=None, context=tuple(exact)))
+        chunks = (x for path in paths for x in kind.read(Part(path), needed, list(kinds)))
+    parts = list(data_table.read(chunks, roles, kinds, rejected))
+    with readable(place if paths is None else paths[0], "columns of one type in all files"):
+        columns, lacking = join([(part.place[0], part.columns) for part in parts])
+    texts = {name: arrow().string() for role, name in roles.items() if data_table.is_id(role)}
+    left_out = {**left_out, **lacking}
+    return data_table.joined(parts, roles, columns.unify_dictionaries(), kinds | texts, left_out)
+
+
+def _paths(source: Any) -> list[str] | None:
+    """The paths of files; None for a table in memory."""
+    given = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(given, Sequence) or not given:
+        return None
+    are_paths = all(isinstance(x, str | os.PathLike) for x in given)
+    return [os.fspath(path) for path in given] if are_paths else None
 
 
 def names(paths: Sequence[str], format: str | None = None) -> list[str]:

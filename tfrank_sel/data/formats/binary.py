@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrank_sel.data import stores
+from tfrank_sel.data.arrays import arrow
 from tfrank_sel.data.formats import rows, tables
-from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.reader import Part, Reader, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.data.formats.tables import PARTS, ROWS, TableReader, readable
+from tfrank_sel.data.formats.tables import PARTS, ROWS, TableReader
 from tfrank_sel.data.lists import Found, InputError, Rejected
 from tfrank_sel.data.schema import Schema
+from tfrank_sel.data.table import readable
 from tfrank_sel.features import Feature
 from tfrank_sel.refusals import received
 

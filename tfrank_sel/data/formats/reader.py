@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from tfrank_sel.data import lines
+from tfrank_sel.data.arrays import arrow
 from tfrank_sel.data.formats import rows
-from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.data.schema import Columns, Schema

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
-from tfrank_sel.data import elwc, parsing, stores, typed
-from tfrank_sel.data.formats import arrays, rows
+from tfrank_sel.data import arrays, elwc, parsing, stores, typed
+from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.data.schema import Columns, Schema

@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats.arrays import INVALID, decoded, mask_of
+from tfrank_sel.data.arrays import INVALID, mask_of
 from tfrank_sel.data.lists import Found, ItemList, Rejected, groups, runs
 from tfrank_sel.data.schema import Schema
+from tfrank_sel.data.table import ROLES, TEXT, is_invalid, shown
 from tfrank_sel.features import Feature, Vector, spans
 from tfrank_sel.refusals import received
 
 _INTEGER = re.compile(r"-?[0-9]+")
-_NOT_NEGATIVE = "a finite number that is not negative"
-TEXT = "UTF-8 text, or a number without rounding"
-_SHOWN = 60  # maximum characters of a value in a message
 _WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}
 
 
@@ -82,14 +80,6 @@ def checked(chunks: Iterable[Rows | Rejected], unit: str = "row") -> Iterator[Ro
         yield rows.take(np.delete(np.arange(len(numbers)), list(bad))) if bad else rows
 
 
-_MEASURES: Mapping[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
-    "label": (_NOT_NEGATIVE, lambda x: x >= 0.0),
-    "weight": (_NOT_NEGATIVE, lambda x: x >= 0.0),
-    "list_weight": ("a finite number above 0", lambda x: x > 0.0),
-    "propensity": ("a number above 0, at most 1", lambda x: (x > 0.0) & (x <= 1.0)),
-}
-
-
 def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Returns the weights of items: `weight * list_weight`, divided by `propensity` for positives.
 
@@ -138,7 +128,7 @@ def faults(
                 reasons[row] = received(f"{name!r} must be {rule}", shown(value_of(name, row)))
 
     for role, name in schema.columns.measures.items():
-        rule, accepts = _MEASURES[role]
+        rule, accepts, *_ = ROLES[role]
         add(name, rule, ~(np.isfinite(measures[role]) & accepts(measures[role])))
     if not np.isfinite(features).all():
         for name, feature, is_text, columns in spans(schema.features):
@@ -170,23 +160,10 @@ def _is_no_integer(text: str) -> bool:
     return bool(text) and not _INTEGER.fullmatch(text)
 
 
-def is_invalid(text: str) -> bool:
-    """Whether a text is that of an invalid value: see `arrays`."""
-    return text.startswith(INVALID)
-
-
 def _wanted(feature: Feature) -> str:
     if isinstance(feature, Vector):
         return f"{feature.size} finite numbers"
     return _WANTED[feature.type]
-
-
-def shown(value: Any) -> str:
-    """Returns a value as messages show it."""
-    if isinstance(value, bytes) and not (text := decoded(value)).startswith(INVALID):
-        value = text
-    text = "nothing" if value is None else repr(value).replace(repr(INVALID)[1:-1], "")
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def identifiers(query: str, doc_ids: Iterable[str]) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Base of table readers: types of columns, and Arrow columns to rows of items."""
 
 import abc
-import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats import arrays, rows
-from tfrank_sel.data.formats.arrays import arrow
+from tfrank_sel.data import arrays
+from tfrank_sel.data.arrays import arrow
+from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.reader import Part, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.data.schema import Columns, Schema, is_index
+from tfrank_sel.data.table import ROLES, check, check_types, readable
 from tfrank_sel.features import (
     REFUSE,
     Bool,
@@ -42,10 +43,6 @@ _TIME = re.compile(r"(?:^|[\W_])(?:ts|at|date|day|(?:date)?time|(?:time)?stamp)$
 # 2024-02-29..., 2024/02/29..., 20240229
 _DAYS = r"^(?:19|20)[0-9]{2}(?:[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{4}$)"
 _SECONDS = (1e9, 3e9)  # since 1970: 2001 to 2065
-# what a column with a role must be
-TEXT: tuple[str, Feature] = ("of type text", Category())
-NUMBER: tuple[str, Feature] = ("of type number", Number())
-TIME: tuple[str, Feature] = ("a time", Timestamp())
 
 
 class TableReader(RowReader):
@@ -213,26 +210,6 @@ class TableReader(RowReader):
                     yield piece.path, numbers, table
 
 
-@contextlib.contextmanager
-def readable(place: str, what: str = "a readable table") -> Iterator[None]:
-    """Converts errors of files, of texts and of Arrow to an `InputError` of one line."""
-    try:
-        yield
-    except (OSError, EOFError, UnicodeError, OverflowError, arrow().ArrowException) as error:
-        reason = received(f"expected {what}", error).replace("\n", " ")
-        raise InputError(place, reason) from error
-
-
-def check(place: str, names: Sequence[str], required: Sequence[str]) -> None:
-    """Raises an `InputError` if a table lacks a column, or has two of its name."""
-    for name in required:
-        if name not in names:
-            raise InputError(place, received(f"expected a column {name!r}", list(names)))
-        if (count := list(names).count(name)) > 1:
-            expected = f"expected one column {name!r}; rename the others"
-            raise InputError(place, received(expected, f"{count} columns of this name"))
-
-
 def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
     """Returns the types of the features of tables, and which context columns are numbers.
 
@@ -281,25 +258,9 @@ def fits(place: str, schema: Any, columns: Columns) -> None:
         columns: Names of the parts.
     """
     types = columns.types
-    roles = dict.fromkeys((columns.query, columns.doc_id), TEXT)
-    roles |= dict.fromkeys(columns.measures.values(), NUMBER)
+    named = {"query": columns.query, "item": columns.doc_id, **columns.measures}
+    roles = {name: (ROLES[role].column, ROLES[role].feature) for role, name in named.items()}
     check_types(place, schema, roles | {x: (f"of type {y.type}", y) for x, y in types.items()})
-
-
-def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]]) -> None:
-    """Raises an `InputError` if a column cannot hold a feature.
-
-    Args:
-        place: Name of the table in errors.
-        schema: Its Arrow schema.
-        roles: What each column must be, in words and as a feature, by name.
-    """
-    for name in roles.keys() & set(schema.names):
-        check(place, schema.names, [name])
-        (role, feature), kind = roles[name], schema.field(name).type
-        if not arrays.accepts(kind, feature):
-            expected = f"expected a column {name!r} that can be {role}"
-            raise InputError(place, received(expected, kind))
 
 
 def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Rows:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tfrank_sel.data import letor, lines
-from tfrank_sel.data.formats import arrays, whole
-from tfrank_sel.data.formats.arrays import array, arrow, floats
+from tfrank_sel.data import arrays, letor, lines
+from tfrank_sel.data.arrays import array, arrow, floats
 from tfrank_sel.data.formats.reader import LineReader, Part, opened
-from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, Row, TableReader, readable
+from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, Row, TableReader
 from tfrank_sel.data.lists import Found, ItemList, Rejected
 from tfrank_sel.data.schema import Schema
+from tfrank_sel.data.table import numbered, readable
 from tfrank_sel.features import REFUSE, Set, Vector
 from tfrank_sel.refusals import received, refusal
 
@@ -74,8 +74,7 @@ class DelimitedReader(LineReader, TableReader):
         columns = [x.slice(0, count) for x in first.columns]
         for i, column in enumerate(columns):
             if arrays.is_number(column.type):  # which may be a name, such as 007
-                typed = whole.numbered(arrays.plain(texts.column(i).slice(0, count)))
-                columns[i] = typed if arrays.is_text(typed.type) else column
+                columns[i] = numbered(arrays.plain(texts.column(i).slice(0, count)))
         return arrow().table(columns, names=first.schema.names)
 
     def tables(
@@ -195,7 +194,8 @@ def _kind(column: Any) -> Any:
     pa = arrow()
     if column.null_count == len(column):
         return pa.null()
-    is_of_numbers = np.isfinite(floats(column, words=False)).mean() > 0.5
+    values = floats(column, words=False)
+    is_of_numbers = np.isfinite(values).sum() > 0.5 * (~np.isnan(values)).sum()
     return pa.float32() if is_of_numbers else pa.string()
 
 

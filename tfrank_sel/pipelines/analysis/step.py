@@ -136,7 +136,7 @@ def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
         return
     own = job.inputs.columns
     roles = Columns(settings.session or own.query, own.label, own.doc_id, layout.features)
-    table = formats.table([str(path)], others=True).columns
+    table = formats.table([str(path)], {}, others=True).columns
     place = (str(path), np.arange(table.num_rows))
     rows = tables.of_table(place, table, Schema(layout.features, columns=roles))
     lists = np.unique(rows.queries.astype(str), return_inverse=True)[1]

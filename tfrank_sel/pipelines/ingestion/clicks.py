@@ -11,10 +11,10 @@ from pyarrow import parquet
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
 from tfrank_sel.commandline import told
-from tfrank_sel.data import InputError
-from tfrank_sel.data.formats import Table, arrays
-from tfrank_sel.data.formats.tables import readable
+from tfrank_sel.data import InputError, arrays
+from tfrank_sel.data.formats import Table
 from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.table import readable
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.ingestion import findings
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
@@ -74,7 +74,7 @@ def corrected(
         numbers = _numbers(inputs)
         for split, whole in figures.items():
             table, log, covered = tables.covered(whole, propensities, unconnected)
-            if more := len(whole.ids["item"]) - len(table.ids["item"]):
+            if more := len(whole) - len(table):
                 tell(f"left out: {more} rows at positions without a propensity")
             path = folder / f"{split or 'log'}.parquet"
             columns = _as_read(table.columns, numbers)
@@ -111,6 +111,4 @@ def _as_read(table: pa.Table, numbers: set[str]) -> pa.Table:
 
 def _keep(table: Table, path: Path) -> None:
     """Writes the log, with queries and items as texts, as records have them."""
-    ids = {"session": table.ids["query"]} | table.ids
-    texts = {role: pa.array(x, pa.string()) for role, x in ids.items()}
-    parquet.write_table(pa.table(texts | table.numbers), path)
+    parquet.write_table(pa.table({"session": table["query"], **table.roles}), path)

@@ -13,9 +13,10 @@ import numpy as np
 from tfrank_sel import features as feature_types
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
+from tfrank_sel.data.arrays import floats, strings
 from tfrank_sel.data.formats import FORMATS, Columns, Reader, Schema, TableReader
-from tfrank_sel.data.formats.arrays import floats, strings
-from tfrank_sel.data.formats.tables import constant, readable
+from tfrank_sel.data.formats.tables import constant
+from tfrank_sel.data.table import readable
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.section import choices

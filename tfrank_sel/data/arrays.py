@@ -4,6 +4,7 @@ NaN and the empty text mean a missing value; infinity and a text that begins wit
 invalid value. Equal values have one text, whatever the type of their column: see `spelling`.
 """
 
+import contextlib
 import datetime
 import functools
 import math
@@ -17,14 +18,17 @@ from tfrank_sel.features import DAY, Bool, Feature, Set, Timestamp, Vector
 from tfrank_sel.spelling import ANY_SPELLING, SPELLINGS, spelled
 
 EXACT = 2.0**53  # from here on, float64 does not hold every integer
+_EXACT = {2: 2.0**11, 4: 2.0**24, 8: EXACT}  # the same by bytes of a float
 INVALID = "\uffff"  # begins a text of an invalid value: a noncharacter, which no text contains
 _NO_NUMBER = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "none", "None", "null")
-_BOOLS = ("false", "0", "true", "1")
+_BOOLS = ("false", "0", "0.0", "true", "1", "1.0")
 _PERIOD = "pandas.period"
 _WORDS = {"false": 0.0, "true": 1.0}
 # 2024/02/29, 2024.02.29; where the year is last, a day and a month cannot be told apart
 _YEAR_FIRST = r"^(\s*[0-9]{4})[/.]([0-9]{2})[/.]([0-9]{2})"
 _DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the year 9999
+_EPOCH, _FARTHEST = np.datetime64(0, "us"), 1e12  # seconds, beyond the year 9999
+_WRITTEN_DAYS = (18_000_101, 21_991_231)  # eight digits that are a day, such as 20240229
 
 
 def arrow() -> Any:
@@ -79,8 +83,8 @@ def text(value: Any) -> str | None:
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if isinstance(value, float | np.floating) and float(value).is_integer():
-        whole = int(value)
-        return str(whole) if abs(whole) < EXACT else f"{INVALID}{float(value)!r}"
+        whole, exact = int(value), _EXACT.get(np.asarray(value).itemsize, EXACT)
+        return str(whole) if abs(whole) < exact else f"{INVALID}{float(value)!r}"
     if isinstance(value, bytes):
         return decoded(value)
     as_text = value if isinstance(value, str) else spelled(str(value))
@@ -240,7 +244,8 @@ def strings(column: Any, *, spell: bool = False) -> np.ndarray:
     """Returns a column as strings; empty for null or NaN.
 
     Whole floats are written as integers, because pandas converts integers with missing values to
-    floats; from 2**53 on, they are invalid, because they may have been other integers.
+    floats; from 2**53 on (2**24 if they have 32 bits, and 2**11 if 16), they are invalid, because
+    they may have been other integers.
 
     Args:
         column: The column.
@@ -250,7 +255,7 @@ def strings(column: Any, *, spell: bool = False) -> np.ndarray:
     array = plain(column)
     as_text = array.cast(pa.string())
     if pa.types.is_floating(array.type):
-        as_text = _of_floats(array, as_text)
+        as_text = _of_floats(array, as_text, exact_below(column.type))
     # Equal texts share one object.
     encoded = as_text.fill_null("").dictionary_encode()
     words = encoded.dictionary
@@ -261,13 +266,21 @@ def strings(column: Any, *, spell: bool = False) -> np.ndarray:
     return np.asarray(words.to_pylist(), np.object_)[np.asarray(encoded.indices)]
 
 
-def _of_floats(array: Any, as_text: Any) -> Any:
+def exact_below(kind: Any) -> float:
+    """Returns the number below which floats of an Arrow type hold every integer."""
+    types = arrow().types
+    while types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    return _EXACT[kind.bit_width // 8] if types.is_floating(kind) else EXACT
+
+
+def _of_floats(array: Any, as_text: Any, exact: float) -> Any:
     """The texts of floats, as Python writes them, but whole ones as integers."""
     pa = arrow()
     values = np.asarray(array.fill_null(np.nan))
     size = np.abs(values)
     is_whole = values == np.floor(values)
-    is_exact = is_whole & (size < EXACT)
+    is_exact = is_whole & (size < exact)
     whole = pa.array(np.where(is_exact, values, 0.0).astype(np.int64)).cast(pa.string())
     as_text = pa.compute.if_else(pa.array(is_exact), whole, as_text)
     as_text = pa.compute.if_else(pa.array(np.isnan(values)), pa.scalar(None, pa.string()), as_text)
@@ -278,6 +291,31 @@ def _of_floats(array: Any, as_text: Any) -> Any:
     marks = np.where(is_small[is_other], "", INVALID).tolist()
     others = [f"{mark}{x!s}" for mark, x in zip(marks, values[is_other], strict=True)]
     return pa.compute.replace_with_mask(as_text, pa.array(is_other), pa.array(others))
+
+
+def encoded(values: Any, *, sort: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the distinct values of a column, and the index among them of each row.
+
+    Args:
+        values: Texts or numbers, `[rows]`, or an Arrow column without nulls.
+        sort: Whether to sort the distinct values; by default they have the order of the rows.
+
+    Example:
+        >>> distinct, codes = encoded(np.array(["b", "a", "b"], object))
+        >>> distinct.tolist(), codes.tolist()
+        (['b', 'a'], [0, 1, 0])
+    """
+    column = values if hasattr(values, "dictionary_encode") else arrow().array(values)
+    array = column.combine_chunks() if hasattr(column, "chunks") else column
+    array = array.dictionary_encode()
+    distinct = array.dictionary.to_numpy(zero_copy_only=False)
+    codes = np.asarray(array.indices, np.int64)
+    if not sort:
+        return distinct, codes
+    order = np.argsort(distinct, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[codes]
 
 
 def mask_of(texts: np.ndarray, is_one: Callable[[str], bool]) -> np.ndarray:
@@ -311,10 +349,44 @@ def doubles(column: Any, *, words: bool = True) -> np.ndarray:
 
 
 def moments(column: Any) -> np.ndarray:
-    """Returns times as whole seconds since 1970-01-01 UTC, float64, and numbers as they are."""
+    """Returns times by which rows are sorted.
+
+    Args:
+        column: The column: times, or texts of times in ISO 8601, or numbers, also as texts.
+
+    Returns:
+        `[rows]`: `datetime64` of the unit of the column, UTC, NaT if missing or invalid; or the
+        numbers, int64 or float64, NaN if missing and infinity if invalid.
+    """
+    pa = arrow()
     array = plain(column)
-    numbers = doubles(array, words=False) if is_text(array.type) or is_number(array.type) else None
-    return _seconds(array) if numbers is None or np.isinf(numbers).any() else numbers
+    if is_text(array.type):
+        words = _spelled(array)
+        for kind in (pa.int64(), pa.float64()):
+            with contextlib.suppress(pa.ArrowInvalid):
+                return moments(words.cast(kind))
+        return _instants(words)
+    if pa.types.is_integer(array.type) and not array.null_count:
+        return np.asarray(array)
+    if is_number(array.type) or pa.types.is_null(array.type):
+        return doubles(array)
+    if pa.types.is_date(array.type):
+        array = array.cast(pa.timestamp("s"))
+    return np.asarray(array.cast(pa.timestamp(array.type.unit)))
+
+
+def _instants(words: Any) -> np.ndarray:
+    """Texts of times, of which some may be numbers of seconds, as `datetime64`."""
+    pa = arrow()
+    iso = pa.compute.replace_substring_regex(words, _YEAR_FIRST, r"\1-\2-\3")
+    for unit in ("us", "ns"):
+        for zone in (None, "UTC"):
+            with contextlib.suppress(pa.ArrowInvalid):
+                return np.asarray(iso.cast(pa.timestamp(unit, zone)).cast(pa.timestamp(unit)))
+    instants = [_EPOCH if x is None else _instant(x) for x in iso.to_pylist()]
+    found = np.array([np.datetime64("NaT") if x is None else x for x in instants], "M8[us]")
+    found[np.asarray(iso.is_null())] = np.datetime64("NaT")
+    return found
 
 
 def day_and_second(seconds: np.ndarray) -> np.ndarray:
@@ -349,7 +421,7 @@ def _bools(column: Any) -> np.ndarray:
     pa = arrow()
     words = _spelled(array)
     codes = pa.compute.index_in(pa.compute.utf8_lower(words), value_set=pa.array(_BOOLS))
-    values = np.array([0.0, 0.0, 1.0, 1.0, np.inf], np.float32)[
+    values = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, np.inf], np.float32)[
         np.asarray(codes.fill_null(len(_BOOLS)))
     ]
     return np.where(np.asarray(words.is_null()), np.float32(np.nan), values)
@@ -362,10 +434,41 @@ def _seconds(array: Any) -> np.ndarray:
     if is_text(kind):
         kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
         iso = pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3")
-        return _parsed(iso, kinds, _instant)
+        return _parsed(iso, kinds, _second)
     if pa.types.is_date(kind):
         array = array.cast(pa.timestamp("ms"))
-    return _float64(array)
+    return written_days(_float64(array)) if is_number(kind) else _float64(array)
+
+
+def written_days(seconds: np.ndarray) -> np.ndarray:
+    """Returns seconds since 1970, of which those of eight digits may be days, such as 20240229.
+
+    Args:
+        seconds: Numbers, float64 `[rows]`. From 18000101 to 21991231, they are days of the
+            calendar, not seconds of 1970.
+
+    Returns:
+        `[rows]`, float64; infinity for a day that does not exist.
+
+    Example:
+        >>> written_days(np.array([20240229.0, 20240230.0, 1.7e9])).tolist()
+        [1709164800.0, inf, 1700000000.0]
+    """
+    are_days = (seconds >= _WRITTEN_DAYS[0]) & (seconds <= _WRITTEN_DAYS[1])
+    if not are_days.any():
+        return seconds
+    days, of_row = np.unique(seconds[are_days], return_inverse=True)
+    seconds = seconds.copy()
+    seconds[are_days] = np.array([_day(x) for x in days.tolist()])[of_row]
+    return seconds
+
+
+def _day(digits: float) -> float:
+    try:
+        day = datetime.datetime.strptime(f"{digits:.15g}", "%Y%m%d")
+    except ValueError:
+        return math.inf
+    return day.replace(tzinfo=datetime.UTC).timestamp()
 
 
 def _float64(array: Any) -> np.ndarray:
@@ -414,18 +517,27 @@ def _float_or_word(word: str) -> float:
     return _WORDS[word.lower()] if word.lower() in _WORDS else _float(word)
 
 
-def _instant(word: str) -> float:
-    """Whole seconds since 1970-01-01 UTC of a time in ISO 8601, or of a number of seconds."""
-    # Eight digits are a day of ISO 8601, not seconds after 1970.
-    if len(word) != len("20240229") and math.isfinite(seconds := _float(word)):
-        return math.floor(seconds)
+def _second(word: str) -> float:
+    """The whole second since 1970-01-01 UTC of an `_instant`; infinity if it is none."""
+    instant = _instant(word)
+    return math.inf if instant is None else float(instant.astype("M8[s]").astype(np.int64))
+
+
+def _instant(word: str) -> np.datetime64 | None:
+    """A time in ISO 8601, or a number of seconds or digits of a day; None if it is neither."""
+    if math.isfinite(number := _float(word)):
+        number = float(written_days(np.array([number]))[0])
+        return (
+            None if abs(number) > _FARTHEST else _EPOCH + np.timedelta64(round(number * 1e6), "us")
+        )
     try:
         instant = datetime.datetime.fromisoformat(word)
     except ValueError:
-        return math.inf
-    if instant.tzinfo is None:
-        instant = instant.replace(tzinfo=datetime.UTC)
-    return math.floor(instant.replace(microsecond=0).timestamp())
+        return None
+    if instant.tzinfo is not None:
+        with contextlib.suppress(OverflowError):
+            instant = instant.astimezone(datetime.UTC).replace(tzinfo=None)
+    return np.datetime64(instant.replace(tzinfo=None), "us")
 
 
 def _vectors(column: Any, size: int) -> np.ndarray:

@@ -1,0 +1,398 @@
+"""Tables: rows whose columns have roles, from files, frames, mappings and dicts alike.
+
+A role has one type and one rule wherever it comes from. Those who identify are texts of one
+spelling: 12.0 is `12`, and `007` stays. Numbers are float64. Times keep their unit, so that rows
+can be sorted by them.
+"""
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfrank_sel.data import arrays
+from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.features import Category, Feature, Number, Timestamp
+from tfrank_sel.refusals import received, refusal
+
+TEXT = "UTF-8 text, or a number without rounding"
+_SHOWN = 60  # maximum characters of a value in a message
+# texts that are names, not the numbers that they can be read as: 007, 1e5
+_NAME = r"^[+-]?0[0-9]|^[0-9]+[eE][0-9]+$"
+
+
+class Role(NamedTuple):
+    """What the values of a column must be.
+
+    Args:
+        rule: The rule, in words.
+        accepts: Returns whether numbers are so, `[rows]`.
+        column: What the column must be, in words.
+        feature: The same as a feature.
+        convert: Converts an Arrow column.
+    """
+
+    rule: str
+    accepts: Callable[[np.ndarray], np.ndarray]
+    column: str
+    feature: Feature
+    convert: Callable[[Any], np.ndarray]
+
+
+def _number(rule: str, accepts: Callable[[np.ndarray], np.ndarray] = np.isfinite) -> Role:
+    return Role(rule, accepts, "of type number", Number(), arrays.doubles)
+
+
+_ID = Role(TEXT, lambda x: x != "", "of type text", Category(), arrays.strings)
+_AT_LEAST_0 = _number("a finite number that is not negative", lambda x: x >= 0.0)
+_COUNT = _number("a finite number above 0", lambda x: x > 0.0)
+ROLES: Mapping[str, Role] = {
+    **dict.fromkeys(("query", "user", "item", "session", "judge", "slice"), _ID),
+    **dict.fromkeys(("label", "weight", "gain", "clicks"), _AT_LEAST_0),
+    **dict.fromkeys(("list_weight", "shown"), _COUNT),
+    **dict.fromkeys(("score", "credit", "relevance"), _number("a finite number")),
+    "rating": _number("a number of 0 or more", lambda x: x >= 0.0),
+    "propensity": _number("a number above 0, at most 1", lambda x: (x > 0.0) & (x <= 1.0)),
+    "position": _number(
+        "a whole number from 1", lambda x: (x >= 1.0) & (x % 1.0 == 0.0) & (x < arrays.EXACT)
+    ),
+    "click": _number("from 0 to 1", lambda x: (x >= 0.0) & (x <= 1.0)),
+    "team": _number("0 or 1", lambda x: (x == 0.0) | (x == 1.0)),
+    "time": Role(
+        "a finite number or a time in ISO 8601",
+        np.isfinite,
+        "a time",
+        Timestamp(),
+        arrays.moments,
+    ),
+}
+
+
+def is_id(role: str) -> bool:
+    """Whether a role identifies, so that its values are texts."""
+    return ROLES[role] is _ID
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+    """Rows whose columns have roles.
+
+    Args:
+        place: The file of the rows, or of each of them, and their numbers, `[rows]`, for messages.
+        roles: Values of each role, `[rows]`: texts, float64, or for times as `arrays.moments`.
+        columns: All columns that were kept, as an Arrow table; those that identify are texts. Those
+            of text formats have all values as texts as they stand.
+        kinds: The Arrow type that fits a sample of the values best, by column.
+        left_out: Other columns, with the reasons.
+    """
+
+    place: tuple[Any, np.ndarray]
+    roles: Mapping[str, np.ndarray]
+    columns: Any
+    kinds: Mapping[str, Any]
+    left_out: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.place[1])
+
+    def __getitem__(self, role: str) -> np.ndarray:
+        return self.roles[role]
+
+    def take(self, rows: np.ndarray) -> "Table":
+        """Returns some of the rows, by index."""
+        files, numbers = self.place
+        return dataclasses.replace(
+            self,
+            place=(files if isinstance(files, str) else files[rows], numbers[rows]),
+            roles={role: values[rows] for role, values in self.roles.items()},
+            columns=self.columns.take(arrays.arrow().array(rows)),
+        )
+
+    def place_of(self, row: int) -> str:
+        """Returns the place of a row for a message, by its index."""
+        files, numbers = self.place
+        return f"{files if isinstance(files, str) else files[row]}, row {numbers[row]}"
+
+    def typed(self) -> Any:
+        """Returns `columns` with texts as values of their `kinds`, if these have the same texts.
+
+        A number may have another text, 1.5 for `1.50`. But texts stay if one of them names
+        something else, or is beyond 64 bits: `007`, `1e5`.
+        """
+        names = self.columns.column_names
+        columns = {name: _typed(self.columns[name], self.kinds[name]) for name in names}
+        return arrays.arrow().table(columns)
+
+
+def read(
+    chunks: Iterable[tuple[str, np.ndarray, Any] | Rejected],
+    roles: Mapping[str, str],
+    kinds: Mapping[str, Any],
+    rejected: list[Rejected] | None = None,
+) -> Iterator[Table]:
+    """Yields the valid rows of Arrow tables.
+
+    Args:
+        chunks: The file of some rows, their numbers and an Arrow table; and malformed rows.
+        roles: Name of the column of each role.
+        kinds: Types of the columns that are kept.
+        rejected: List to append malformed rows to, and those without a valid value of each role. By
+            default, the first one is an error.
+
+    Raises:
+        InputError: At a column that cannot have its role, or at a bad row.
+    """
+    pa = arrays.arrow()
+    wanted = {roles[role]: (x.column, x.feature) for role, x in ROLES.items() if role in roles}
+    for chunk in chunks:
+        if isinstance(chunk, Rejected):
+            _reject([chunk], rejected)
+            continue
+        path, places, table = chunk
+        check_types(path, table.schema, wanted)
+        with readable(path):
+            values = {role: ROLES[role].convert(table[name]) for role, name in roles.items()}
+        bad = _faults(table, values, roles)
+        faults = [Rejected(path, "row", int(places[i]), x) for i, x in sorted(bad.items())]
+        _reject(faults, rejected)
+        if bad:
+            kept = np.delete(np.arange(table.num_rows), list(bad))
+            with readable(path):
+                table = table.take(pa.array(kept))
+            values, places = {role: x[kept] for role, x in values.items()}, places[kept]
+        texts = {
+            name: pa.array(values[role], pa.string()) for role, name in roles.items() if is_id(role)
+        }
+        there = [x for x in kinds if x in table.schema.names]
+        columns = {x: texts.get(x, _plain(table[x], kinds[x])) for x in there}
+        yield Table((path, places), values, pa.table(columns), {}, {})
+
+
+def joined(
+    parts: Sequence[Table],
+    roles: Iterable[str],
+    columns: Any,
+    kinds: Mapping[str, Any],
+    left_out: Mapping[str, str],
+) -> Table:
+    """Joins the rows of tables to one.
+
+    Args:
+        parts: The tables.
+        roles: Their roles.
+        columns: Their columns as one Arrow table.
+        kinds: As in `Table`.
+        left_out: As in `Table`.
+    """
+    nothing = {role: ROLES[role].convert(arrays.arrow().nulls(0)) for role in roles}
+    files = [np.repeat(np.array(part.place[0], object), len(part)) for part in parts]
+    numbers = [part.place[1] for part in parts]
+    values = {
+        role: np.concatenate([part[role] for part in parts]) if parts else nothing[role]
+        for role in roles
+    }
+    place = np.concatenate([np.empty(0, object), *files]), np.concatenate([[], *numbers])
+    return Table((place[0], place[1].astype(np.int64)), values, columns, kinds, left_out)
+
+
+def _plain(column: Any, kind: Any) -> Any:
+    """A column of a type that Arrow's functions take; the bytes of a text file as texts."""
+    types = arrays.arrow().types
+    is_of_text = arrays.is_binary(column.type) and not arrays.is_binary(kind)
+    if is_of_text or types.is_run_end_encoded(column.type) or "view" in str(column.type):
+        return arrays.plain(column)
+    return column
+
+
+def _reject(faults: Sequence[Rejected], rejected: list[Rejected] | None) -> None:
+    if faults and rejected is None:
+        raise faults[0].error()
+    if rejected is not None:
+        rejected.extend(faults)
+
+
+def _faults(
+    table: Any, values: Mapping[str, np.ndarray], roles: Mapping[str, str]
+) -> dict[int, str]:
+    """The first broken rule of each invalid row."""
+    faults: dict[int, str] = {}
+    for role, of_rows in values.items():
+        rule, accepts, *_ = ROLES[role]
+        if of_rows.dtype == object:
+            is_bad = arrays.mask_of(of_rows, lambda x: not x or is_invalid(x))
+        else:
+            with np.errstate(invalid="ignore"):
+                is_bad = ~(np.isfinite(of_rows) & accepts(of_rows))
+        for row in np.flatnonzero(is_bad).tolist():
+            value = shown(table[roles[role]][row].as_py())
+            faults.setdefault(row, received(f"{roles[role]!r} must be {rule}", value))
+    return faults
+
+
+def is_invalid(text: str) -> bool:
+    """Whether a text is that of an invalid value: see `arrays`."""
+    return text.startswith(arrays.INVALID)
+
+
+def shown(value: Any) -> str:
+    """Returns a value as messages show it."""
+    if isinstance(value, bytes) and not is_invalid(text := arrays.decoded(value)):
+        value = text
+    text = "nothing" if value is None else repr(value).replace(repr(arrays.INVALID)[1:-1], "")
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def identifier(place: str, name: str, value: Any) -> str:
+    """Returns one value as the text of an identifier, as in columns.
+
+    Raises:
+        InputError: If it is missing or no text.
+    """
+    text = arrays.text(value)
+    if not text or is_invalid(text):
+        raise InputError(place, received(f"{name!r} must be {TEXT}", shown(value)))
+    return text
+
+
+def of_frame(source: Any, column: Callable[[Any], Any] = arrays.array) -> Any:
+    """Converts a table in memory to an Arrow table.
+
+    Args:
+        source: A pandas or polars frame, an Arrow table, a mapping of names to columns, or a
+            sequence of dicts.
+        column: Converts a column without a type to an Arrow array.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        TypeError: If it is none of these.
+        ValueError: If two columns have one name, or differ in length.
+    """
+    pa = arrays.arrow()
+    if isinstance(source, pa.Table | pa.RecordBatch):
+        return source
+    if hasattr(source, "to_arrow"):
+        return source.to_arrow()
+    if hasattr(source, "columns") and not isinstance(source, Mapping):
+        try:
+            return pa.Table.from_pandas(source, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # a column is of several types
+            source = {name: source[name] for name in source.columns}
+    if not isinstance(source, Mapping):
+        if not isinstance(source, Sequence) or not all(isinstance(x, Mapping) for x in source):
+            expected = "expected a frame, an Arrow table, a mapping of columns or a list of dicts"
+            raise TypeError(received(expected, type(source).__name__))
+        names = dict.fromkeys(name for row in source for name in row)
+        source = {name: [row.get(name) for row in source] for name in names}
+    columns = {name: column(values) for name, values in source.items()}
+    if len({len(x) for x in columns.values()}) > 1:
+        sizes = {name: len(x) for name, x in columns.items()}
+        raise refusal("columns must be of one length", sizes)
+    return pa.table(columns)
+
+
+@contextlib.contextmanager
+def readable(place: str, what: str = "a readable table") -> Iterator[None]:
+    """Converts errors of files, of texts and of Arrow to an `InputError` of one line."""
+    try:
+        yield
+    except (OSError, EOFError, UnicodeError, OverflowError, arrays.arrow().ArrowException) as error:
+        reason = received(f"expected {what}", error).replace("\n", " ")
+        raise InputError(place, reason) from error
+
+
+def check(place: str, names: Sequence[str], required: Iterable[str]) -> None:
+    """Raises an `InputError` if a table lacks a column, or has two of its name."""
+    there = set(names)
+    for name in required:
+        if name not in there:
+            raise InputError(place, received(f"expected a column {name!r}", list(names)))
+        if len(there) < len(names) and (count := list(names).count(name)) > 1:
+            expected = f"expected one column {name!r}; rename the others"
+            raise InputError(place, received(expected, f"{count} columns of this name"))
+
+
+def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]]) -> None:
+    """Raises an `InputError` if a column cannot hold a feature.
+
+    Args:
+        place: Name of the table in errors.
+        schema: Its Arrow schema.
+        roles: What each column must be, in words and as a feature, by name.
+    """
+    names = schema.names
+    there = [name for name in roles if name in set(names)]
+    check(place, names, there)
+    for name in there:
+        (role, feature), kind = roles[name], schema.field(name).type
+        if not arrays.accepts(kind, feature):
+            expected = f"expected a column {name!r} that can be {role}"
+            raise InputError(place, received(expected, kind))
+
+
+def tell_partners(what: str, has_partner: np.ndarray, others: str, example: str = "") -> None:
+    """Warns of those that found no partner in another table; more than half is an error.
+
+    Args:
+        what: What they are, such as `clicks`.
+        has_partner: Whether each found one.
+        others: Where the partners are, such as `the sessions of log.jsonl`.
+        example: One of those without a partner.
+
+    Raises:
+        ValueError: If more than half have no partner.
+    """
+    count, lost = len(has_partner), int(np.sum(~np.asarray(has_partner, bool)))
+    of = f"{lost} of {count} {what}"
+    if lost and example:
+        of += f", such as {example!r}"
+    if 2 * lost > count:
+        raise refusal(f"at least half of the {what} must be among {others}", f"{of}, are not")
+    if lost:
+        warnings.warn(f"{of}, are not among {others}, and are left out", stacklevel=3)
+
+
+def _typed(column: Any, kind: Any) -> Any:
+    """Texts as values of a type, if these have the same texts: see `Table.typed`."""
+    pa = arrays.arrow()
+    if not arrays.is_text(column.type):
+        return column
+    if arrays.is_number(kind):
+        return numbered(arrays.plain(column))
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    if not is_time and not pa.types.is_boolean(kind):
+        return column
+    texts = arrays.strings(column, spell=True)
+    words = pa.array(texts, mask=texts == "")
+    try:
+        values = words.cast(pa.timestamp("us") if is_time else pa.bool_())
+    except pa.ArrowInvalid:
+        return column
+    return values if np.array_equal(arrays.strings(values), texts) else column
+
+
+def numbered(texts: Any) -> Any:
+    """Returns texts as numbers; as they are if one of them names something else: `007`, `1e5`.
+
+    Whole numbers are integers, up to 64 bits, of which none is rounded; further ones are texts.
+    """
+    pa = arrays.arrow()
+    values = arrays.doubles(texts, words=False)
+    matches = pa.compute.match_substring_regex
+    if np.isinf(values).any() or pa.compute.any(matches(texts, _NAME)).as_py():
+        return texts
+    is_nothing = np.isnan(values)
+    there = pa.array(~is_nothing)
+    are_whole = pa.compute.all(matches(texts.filter(there), r"^\s*[+-]?[0-9]+\s*$")).as_py()
+    if not are_whole:
+        return pa.array(values, mask=is_nothing)
+    words = pa.compute.utf8_trim_whitespace(pa.compute.if_else(there, texts, None))
+    words = pa.compute.utf8_ltrim(words, "+")
+    for kind in (pa.int64(), pa.uint64()):
+        try:
+            return words.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return texts
