@@ -11,7 +11,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from tfrank_sel import data
-from tfrank_sel.data import InputError, arrays as own, formats
+from tfrank_sel.data import InputError, arrays as own
 from tfrank_sel.data.formats import Columns, reader
 from tfrank_sel.features import Bool, Category, Hash, Number, Set, Timestamp, Vector
 

@@ -15,8 +15,7 @@ from pyarrow import csv, feather, parquet
 
 from tests.data import sets
 from tfrank_sel import data
-from tfrank_sel.data import InputError, frames, typed
-from tfrank_sel.data import arrays
+from tfrank_sel.data import InputError, arrays, frames, typed
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.features import (
     MISSING_INTEGER,
