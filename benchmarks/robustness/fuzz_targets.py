@@ -22,7 +22,8 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import elwc, packed, parsing
-from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.serving.deployment import config, model_config
 from tfrank_sel.serving.deployment.messages import (
     BatchingParameters,
@@ -75,7 +76,7 @@ def letor_text(octets: bytes) -> None:
                 raise AssertionError("only an empty file is refused as a whole") from error
             return
         wanted, refused = _by_line(octets)
-        found = [one for one in scanned if isinstance(one, data.ItemList)]
+        found = [one for some in scanned if isinstance(some, Lists) for one in some]
         bad = {one.number for one in scanned if isinstance(one, Rejected)} - {None}
         assert bad == refused, (bad, refused)
         assert repr([_plain(x) for x in found]) == repr(wanted), (found, wanted)

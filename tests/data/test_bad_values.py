@@ -65,7 +65,7 @@ def test_a_bad_value_of_text_is_told_as_it_stands(tmp_path):
     refused, rows = reader.rows(data.formats.Part(str(path)), reader.infer([str(path)])), []
     reasons = []
     for one in refused:
-        if isinstance(one, data.formats.rows.Rows):
+        if isinstance(one, data.formats.Table):
             rows.append(one)
         else:
             reasons.append((one.number, one.reason))

@@ -11,7 +11,8 @@ from pyarrow import parquet
 from tfrank_sel import data
 from tfrank_sel.data import InputError, formats
 from tfrank_sel.data.formats import Columns, Part
-from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.data.lists import Lists, grouped
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.features import Category, Number
 
 TYPES = {"x": Number(), "y": Category(), "z": Number(missing=0.0)}
@@ -78,10 +79,10 @@ def read(paths, types=TYPES):
     layout = reader.infer(paths)
     if isinstance(reader, formats.RowReader):
         rows = (x for path in paths for x in reader.rows(Part(path), layout))
-        found = list(formats.rows.grouped(rows, layout))
+        found = list(grouped(rows, layout))
     else:
         found = [x for path in paths for x in reader.lists(Part(path), layout)]
-    lists = [x.item_list for x in found if isinstance(x, Found)]
+    lists = [x for some in found if isinstance(some, Lists) for x in some]
     known = {str(row["query_id"]) for row in ROWS}
     kept = {
         x.query_id: [np.nan_to_num(x.features, nan=-1.0).tolist(), x.labels.tolist(), str(x.texts)]

@@ -237,7 +237,7 @@ def test_a_folder_of_parquet_is_read_with_the_columns_that_its_folders_name(tmp_
     assert reader.parts(str(tmp_path)) == [Part(str(tmp_path), i, i + 1) for i in range(2)]
     layout = reader.infer([str(tmp_path)])
     rows = [x for part in reader.parts(str(tmp_path)) for x in reader.rows(part, layout)]
-    assert [len(x.labels) for x in rows] == [3, 2]
+    assert [len(x) for x in rows] == [3, 2]
     with pytest.raises(InputError, match=r"day=1/.*/part\.parq, row 1: 'title' must be"):
         list(data.read(tmp_path, label="title", features=["price"]))
 

@@ -6,7 +6,8 @@ from hypothesis import example, given, strategies as st
 
 from tfrank_sel import data
 from tfrank_sel.data import letor, lines
-from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import Rejected
 
 
 def written(tmp_path, text):
@@ -76,7 +77,7 @@ def test_a_bad_line_is_named_by_file_and_line(tmp_path, line, reason):
 def test_reading_goes_on_after_bad_lines_if_asked(tmp_path):
     path = written(tmp_path, "1 qid:1 1:1\n0 qid:1 1:x\n0 qid:2 9:1\n2 1:1\n1 qid:3 2:4\n")
     found = list(letor.scan(path, 3))
-    lists = [one for one in found if isinstance(one, data.ItemList)]
+    lists = [one for some in found if isinstance(some, Lists) for one in some]
     assert [(one.query_id, len(one.labels)) for one in lists] == [("1", 1), ("3", 1)]
     bad = sorted((one.place, one.text) for one in found if isinstance(one, Rejected))
     assert bad == [

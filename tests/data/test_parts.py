@@ -10,7 +10,8 @@ from pyarrow import parquet
 
 from tfrank_sel.data import formats, lines
 from tfrank_sel.data.formats import Columns, Part, Schema
-from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.features import REFUSE, Number
 
 ENDS = st.sampled_from([b"\n", b"\r\n"])
@@ -88,7 +89,7 @@ def read(reader, parts):
     found = [x for part in parts for x in reader.lists(part, LAYOUT)]
     rejected = [x for x in found if isinstance(x, Rejected)]
     rejected = reader.numbered(rejected, {parts[0].path: parts})
-    lists = plain(x.item_list for x in found if isinstance(x, Found))
+    lists = plain(x for some in found if isinstance(some, Lists) for x in some)
     return lists, sorted(rejected, key=lambda x: (x.number or 0, x.reason))
 
 
@@ -128,7 +129,9 @@ def test_the_rows_of_all_parts_are_those_of_the_file_in_order(folder, name, made
         rows = [x for x in itertools.chain(*each) if not isinstance(x, Rejected)]
         numbers = np.concatenate([x.place[1] for x in rows] or [[]])
         assert np.all(np.diff(numbers) > 0)  # which the items of a list are ordered by
-        found.append([(q, x) for one in rows for q, x in zip(one.queries, one.labels, strict=True)])
+        found.append(
+            [(q, x) for one in rows for q, x in zip(one["query"], one["label"], strict=True)]
+        )
     assert found[0] == found[1]
 
 
@@ -209,4 +212,4 @@ def test_a_value_with_a_line_end_is_read_wherever_blocks_end(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(NAMES + b"\n" + b'"%s\n",1,2\n' % (b"q" * 90) * 30_000)
     rows = formats.reader([str(path)]).rows(Part(str(path)), LAYOUT)
-    assert sum(len(x.labels) for x in rows) == 30_000
+    assert sum(map(len, rows)) == 30_000

@@ -24,8 +24,9 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from tests.references.metrics import ndcg
 from tfrank_sel import Ranker, losses, models
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.estimator import ranker as ranker_module
-from tfrank_sel.estimator.lists import FlatLists, Matrices, RowGroups, split, weights_of
+from tfrank_sel.estimator.lists import groups_of, weights_of
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.pipelines.candidates import Candidate, Trees
 from tfrank_sel.training import networks
@@ -35,7 +36,7 @@ QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_s
 
 
 def lists(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """FlatLists of 3 to 8 items whose relevance rises with the first column."""
+    """Lists of 3 to 8 items whose relevance rises with the first column."""
     rng = np.random.default_rng(seed)
     qid = np.repeat(rng.permutation(count), rng.integers(3, 9, count))
     X = rng.normal(size=(len(qid), 3)).astype("float32")
@@ -327,15 +328,15 @@ def test_the_extra_is_named_where_it_is_missing() -> None:
 
 
 def test_weights_of_lists_follow_the_first_rows_of_lists():
-    groups = RowGroups.of(5, ["b", "a", "b", "c", "a"], None)
+    sizes, order = groups_of(5, ["b", "a", "b", "c", "a"], None)
     of_rows = np.array([1.0, 2.0, 1.0, 3.0, 2.0])
     for weights in ([1.0, 2.0, 3.0], of_rows):
-        np.testing.assert_array_equal(weights_of(weights, groups), of_rows[groups.order])
+        np.testing.assert_array_equal(weights_of(weights, sizes, order), of_rows[order])
 
 
 def test_at_least_one_list_is_held_out():
-    lists = FlatLists(Matrices(np.zeros([4, 1]), None), np.array([1, 2, 1]))
-    learned, held_out = split(lists, 0.01, seed=0)
+    lists = Lists.of(np.array([1, 2, 1]), np.zeros([4, 1]))
+    learned, held_out = lists.split(0.01, seed=0)
     assert (len(learned.sizes), len(held_out.sizes)) == (2, 1)
 
 

@@ -8,8 +8,10 @@ from pyarrow import json as arrow_json
 from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import formats, letor, writing
-from tfrank_sel.data.formats import Columns, Schema, rows as item_rows
-from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.data.formats import Columns, Schema
+from tfrank_sel.data.lists import Lists, adjacent
+from tfrank_sel.data.rejections import Rejected
+from tfrank_sel.data.table import Table
 from tfrank_sel.features import Number
 from tfrank_sel.pipelines.ingestion import findings, ingest, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import expand
@@ -250,23 +252,21 @@ def test_a_new_format_is_a_class_and_a_line(tmp_path, monkeypatch, lists):
 
 
 def test_rows_become_lists_wherever_chunks_end():
-    rows = item_rows.Rows(
-        ("t", np.arange(1, 7)),
-        np.array(list("aabbbc"), np.object_),
-        np.arange(6, dtype=np.float32),
-        np.ones([6, 1], np.float32),
-        np.full(6, "", np.object_),
-        {},
-    )
+    roles = {
+        "query": np.array(list("aabbbc"), np.object_),
+        "item": np.full(6, "", np.object_),
+        "label": np.arange(6, dtype=np.float32),
+    }
+    rows = Table(("t", np.arange(1, 7)), roles, np.ones([6, 1], np.float32))
     layout = Schema({"x": Number()})
-    whole = list(item_rows.adjacent([rows], layout))
+    whole = list(adjacent([rows], layout))
     for cut in range(7):
         parts = [rows.take(slice(0, cut)), Rejected("t", "row", 9, "bad"), rows.take(slice(cut, 6))]
-        found = [one for one in item_rows.adjacent(parts, layout) if isinstance(one, Found)]
-        assert [one.item_list.query_id for one in found] == ["a", "b", "c"]
-        for one, other in zip(found, whole, strict=True):
-            np.testing.assert_array_equal(one.item_list.labels, other.item_list.labels)
-            assert one.item_list.doc_ids == other.item_list.doc_ids
+        found = [one for one in adjacent(parts, layout) if isinstance(one, Lists)]
+        assert [query for one in found for query in one.queries] == ["a", "b", "c"]
+        for [one], [other] in zip(found, whole, strict=True):
+            np.testing.assert_array_equal(one.labels, other.labels)
+            assert one.doc_ids == other.doc_ids
 
 
 def layout(paths, format=None):

@@ -96,11 +96,11 @@ def test_an_ingest_that_fails_midway_leaves_no_shard(tmp_path, monkeypatch):
     inputs = ingest.Inputs(expand([str(tmp_path / "a.txt")], "train"))
     serialize, calls = stored_lists.serialize, []
 
-    def fails(found, spec):
+    def fails(found, context, spec):
         calls.append(found)
         if len(calls) == 30:
             raise RuntimeError("midway")
-        return serialize(found, spec)
+        return serialize(found, context, spec)
 
     monkeypatch.setattr(stored_lists, "serialize", fails)
     with pytest.raises(RuntimeError, match="midway"):

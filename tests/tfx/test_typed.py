@@ -189,7 +189,7 @@ def scaling(run):
 def read(run, split, columns, layout):
     """The lists of a split as a plain run reads them."""
     [file] = tf.io.gfile.glob(run.split(split))
-    return [x.item_list for x in SequenceExampleReader(columns).lists(Part(file), layout)]
+    return [x for some in SequenceExampleReader(columns).lists(Part(file), layout) for x in some]
 
 
 def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):

@@ -60,10 +60,10 @@ def array(column: Any, *, may_be_lists: bool = True) -> Any:
     pa = arrow()
     is_matrix = isinstance(column, np.ndarray) and column.ndim > 1
     items = list(column) if is_matrix else column
-    try:
-        return pa.array(items)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError):
-        items = list(column)
+    for kind in (None, pa.uint64()):  # integers beyond 63 bits are not found out
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError):
+            return pa.array(items, kind, from_pandas=True)
+    items = list(column)
     if may_be_lists and any(isinstance(x, list | tuple | np.ndarray) for x in items):
         lists = [None if x is None else x if np.ndim(x) else [x] for x in items]
         return pa.array([None if x is None else list(map(text, x)) for x in lists], _texts_type())
@@ -78,7 +78,7 @@ def text(value: Any) -> str | None:
     """Returns a value as a text, as `strings` does in a column of its type."""
     if isinstance(value, list | dict):
         return f"{INVALID}{value!r}"
-    if value is None or value != value:
+    if value is None or _is_missing(value):
         return None
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
@@ -87,12 +87,22 @@ def text(value: Any) -> str | None:
         return str(whole) if abs(whole) < exact else f"{INVALID}{float(value)!r}"
     if isinstance(value, bytes):
         return decoded(value)
-    as_text = value if isinstance(value, str) else spelled(str(value))
     try:
+        as_text = value if isinstance(value, str) else spelled(str(value))
         as_text.encode()
     except UnicodeError:  # half a surrogate pair
         return f"{INVALID}{value!r}"
+    except ValueError:  # more digits than Python writes
+        return f"{INVALID}an integer of {value.bit_length()} bits"
     return as_text
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is NaN or NaT, which differ from themselves, or pandas' NA."""
+    try:
+        return bool(value != value)
+    except TypeError:
+        return True
 
 
 def decoded(octets: bytes) -> str:
@@ -361,7 +371,7 @@ def moments(column: Any) -> np.ndarray:
     pa = arrow()
     array = plain(column)
     if is_text(array.type):
-        words = _spelled(array)
+        words = stripped(array)
         for kind in (pa.int64(), pa.float64()):
             with contextlib.suppress(pa.ArrowInvalid):
                 return moments(words.cast(kind))
@@ -419,7 +429,7 @@ def _bools(column: Any) -> np.ndarray:
     if not is_text(array.type):
         return zero_or_one(floats(array))
     pa = arrow()
-    words = _spelled(array)
+    words = stripped(array)
     codes = pa.compute.index_in(pa.compute.utf8_lower(words), value_set=pa.array(_BOOLS))
     values = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, np.inf], np.float32)[
         np.asarray(codes.fill_null(len(_BOOLS)))
@@ -488,7 +498,7 @@ def _filled(array: Any) -> np.ndarray:
 
 def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.ndarray:
     """Parses texts as the first type that fits all of them, else one by one."""
-    words = _spelled(array)
+    words = stripped(array)
     for kind in kinds:
         try:
             return _float64(words.cast(kind))
@@ -498,7 +508,7 @@ def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.n
     return np.array(values, np.float64)
 
 
-def _spelled(array: Any) -> Any:
+def stripped(array: Any) -> Any:
     """Stripped texts; null for spellings of a missing value."""
     pa = arrow()
     words = pa.compute.utf8_trim_whitespace(pa.compute.utf8_ltrim(array, INVALID))
@@ -545,7 +555,7 @@ def _vectors(column: Any, size: int) -> np.ndarray:
     pa = arrow()
     array = plain(column)
     if is_text(array.type):
-        array = pa.compute.utf8_split_whitespace(_spelled(array))
+        array = pa.compute.utf8_split_whitespace(stripped(array))
     if not is_list(array.type):
         return np.broadcast_to(floats(array)[:, None], [len(array), size])
     lengths = np.asarray(pa.compute.list_value_length(array).fill_null(-1))

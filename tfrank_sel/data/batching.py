@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import packed, stores
-from tfrank_sel.data.lists import ItemList
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.refusals import received, refusal
 
@@ -488,7 +488,7 @@ def shuffled(mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def in_memory(
-    lists: Sequence[ItemList],
+    lists: Lists,
     *,
     batch_size: int,
     bucket_edges: Sequence[int] | int = 4,
@@ -504,7 +504,7 @@ def in_memory(
         shuffle: Whether to shuffle the lists.
         seed: Seed of the shuffling.
     """
-    sizes = [len(item_list.labels) for item_list in lists]
+    sizes = lists.sizes.tolist()
     counted = collections.Counter(sizes)
     if isinstance(bucket_edges, int):
         bucket_edges = _edges(counted, bucket_edges, batch_size)
@@ -512,16 +512,15 @@ def in_memory(
     if max(sizes) > bucket_edges[-1]:
         expected = f"`bucket_edges` must reach the longest list, {max(sizes)}"
         raise refusal(expected, bucket_edges)
-    first = lists[0]
     parts = {
-        "features": np.concatenate([item_list.features for item_list in lists]),
+        "features": lists.features,
         "mask": np.ones(sum(sizes), bool),
-        "labels": np.concatenate([item_list.labels for item_list in lists]),
+        "labels": lists.labels,
     }
-    if first.texts is not None and first.texts.shape[1]:
-        parts["texts"] = np.concatenate([item_list.texts for item_list in lists])
-    if first.weights is not None:
-        parts["weights"] = np.concatenate([item_list.weights for item_list in lists])
+    if lists.texts is not None and lists.texts.shape[1]:
+        parts["texts"] = lists.texts
+    if lists.weights is not None:
+        parts["weights"] = lists.weights
     ragged = {
         name: tf.RaggedTensor.from_row_lengths(values, sizes) for name, values in parts.items()
     }

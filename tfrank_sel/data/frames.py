@@ -7,7 +7,8 @@ import numpy as np
 
 from tfrank_sel.data.arrays import array, arrow
 from tfrank_sel.data.formats import rows, tables
-from tfrank_sel.data.lists import InputError, ItemList, strict
+from tfrank_sel.data.lists import ItemList, Lists, grouped, strict
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.data.table import of_frame, readable
 from tfrank_sel.features import Feature
@@ -77,12 +78,17 @@ def lists(
         list_weight=list_weight,
         propensity=propensity,
     )
+    yield from _lists(frame, columns)
+
+
+def _lists(frame: Any, columns: Columns) -> Lists:
     with readable("frame"):
         table = of_frame(frame, array if columns.types else arrow().array)
         schema = tables.infer({"frame": table.schema}, columns)
         place = ("frame", np.arange(table.num_rows))
         items = tables.of_table(place, table, schema)
-    yield from strict(rows.grouped(rows.checked([items]), schema))
+    [found] = strict(grouped(rows.checked([items]), schema))
+    return found
 
 
 def dataset(
@@ -122,13 +128,13 @@ def dataset(
         ...     print(labels.numpy().tolist(), inputs["mask"].numpy().tolist())
         [[1.0, 2.0], [0.0, nan]] [[True, True], [True, False]]
     """
-    item_lists = list(lists(frame, **columns))
-    if not item_lists:
+    found = _lists(frame, Columns(**columns))
+    if not len(found):
         raise InputError("frame", received("expected at least one row", "none"))
     from tfrank_sel.data import batching  # imports TensorFlow, which the rest does not need
 
     return batching.in_memory(
-        item_lists,
+        found,
         batch_size=batch_size,
         bucket_edges=bucket_edges,
         shuffle=shuffle,

@@ -1,7 +1,6 @@
 """LETOR and SVMLight text: one line per item, `label qid:ID index:value ... # comment`."""
 
 import codecs
-import dataclasses
 import gzip
 import math
 import pathlib
@@ -14,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tfrank_sel.data import decimals, lines
-from tfrank_sel.data.lists import InputError, ItemList, Rejected, runs
+from tfrank_sel.data.lists import ItemList, Lists, runs, strict
+from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.locks import created
 from tfrank_sel.refusals import received, refusal
 
@@ -49,15 +49,13 @@ def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
             unreadable or empty, or has no list.
         ValueError: If `num_features` is not in 1..100000.
     """
-    for unit in scan(path, num_features):
-        if isinstance(unit, Rejected):
-            raise unit.error()
-        yield unit
+    for found in strict(scan(path, num_features)):
+        yield from found
 
 
 def scan(
     path: str | pathlib.Path, num_features: int, start: int = 0, stop: int | None = None
-) -> Iterator[ItemList | Rejected]:
+) -> Iterator[Lists | Rejected]:
     """Reads like `read`, but continues after lines that break the rules.
 
     A range of bytes has the whole lists that `lists.runs` assigns to a part. Its lines are
@@ -81,18 +79,18 @@ def scan(
     if not 1 <= num_features <= MAX_FEATURES:
         raise refusal(f"`num_features` must be in 1..{MAX_FEATURES}", num_features)
     seen: set[str] = set()
-    for block in _blocks(path, start, stop):
-        if isinstance(block, Rejected):
-            yield block
+    for run in _runs(path, start, stop):
+        if isinstance(run, Rejected):
+            yield run
             continue
-        first = block.items[0]
-        if block.query_id in seen:
+        query, items = run
+        if query in seen:
             reason = "the lines of a query must be adjacent. Received again: "
-            reason += _shown(f"qid:{block.query_id}".encode())
-            yield _refused(path, first.number, reason, first.line)
+            reason += _shown(f"qid:{query}".encode())
+            yield _refused(path, items[0].number, reason, items[0].line)
             continue
-        seen.add(block.query_id)
-        yield from _parse(block, num_features)
+        seen.add(query)
+        yield from _parse(path, query, items, num_features)
     if not seen and not start:  # a later part may lie within one list, which is not its own
         yield Rejected(str(path), "line", None, _NO_LIST)
 
@@ -108,12 +106,12 @@ def num_features(path: str | pathlib.Path) -> int:
     """
     largest, any_list = 0, False
     rejected: Rejected | None = None
-    for block in _blocks(path):
-        if isinstance(block, Rejected):
-            rejected = rejected or block
+    for run in _runs(path):
+        if isinstance(run, Rejected):
+            rejected = rejected or run
             continue
         any_list = True
-        bodies = [item.body for item in block.items]
+        bodies = [item.body for item in run[1]]
         # Line by line if need be: NaN in one hid the largest index of its whole query.
         whole = _finite_pairs(b" ".join(bodies))
         each = [whole] if whole is not None else map(_finite_pairs, bodies)
@@ -121,10 +119,11 @@ def num_features(path: str | pathlib.Path) -> int:
             if pairs is not None:
                 largest = max(largest, int(pairs[:, 0].max(initial=0)))
             elif not largest and rejected is None:
-                parsed = _parse(block, MAX_FEATURES)
+                parsed = _parse(path, *run, MAX_FEATURES)
                 rejected = next((x for x in parsed if isinstance(x, Rejected)), None)
         if largest > MAX_FEATURES:  # the parser reports the line
-            raise next(x.error() for x in _parse(block, MAX_FEATURES) if isinstance(x, Rejected))
+            parsed = _parse(path, *run, MAX_FEATURES)
+            raise next(x.error() for x in parsed if isinstance(x, Rejected))
     if not largest and rejected is not None:
         raise rejected.error()
     if not any_list:
@@ -189,22 +188,12 @@ class _Item(NamedTuple):
     doc_id: str | None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Block:
-    """The consecutive lines of one query."""
-
-    path: str | pathlib.Path
-    query_id: str
-    items: list[_Item]
-
-
-def _blocks(
+def _runs(
     path: str | pathlib.Path, start: int = 0, stop: int | None = None
-) -> Iterator[_Block | Rejected]:
-    own = _items(path, start, stop)
+) -> Iterator[tuple[str, list[_Item]] | Rejected]:
+    """The consecutive lines of each query."""
     rest = () if stop is None else _items(path, stop, None)
-    for run in runs(own, rest, is_first=not start):
-        yield run if isinstance(run, Rejected) else _Block(path, *run)
+    return runs(_items(path, start, stop), rest, is_first=not start)
 
 
 def _items(
@@ -251,23 +240,27 @@ def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[st
     return _identifier(query[4:]), _Item(number, line, value, body, doc_id)
 
 
-def _parse(block: _Block, num_features: int) -> Iterator[ItemList | Rejected]:
-    items = block.items
+def _parse(
+    path: str | pathlib.Path, query: str, lines_of_query: list[_Item], num_features: int
+) -> Iterator[Lists | Rejected]:
+    items = lines_of_query
     features = _dense([item.body for item in items], num_features)
     if features is None:  # at least one line is malformed: find out which, and why
         items, rows = [], []
-        for item in block.items:
+        for item in lines_of_query:
             try:
                 rows.append(_row(item.body, num_features))
                 items.append(item)
             except ValueError as error:
-                yield _refused(block.path, item.number, str(error), item.line)
+                yield _refused(path, item.number, str(error), item.line)
         if not rows:
             return
         features = np.stack(rows)
+    doc_ids = np.array([item.doc_id or "" for item in items], object)
     labels = np.array([item.label for item in items], np.float32)
-    doc_ids = (item.doc_id or f"{block.query_id}:{i}" for i, item in enumerate(items, start=1))
-    yield ItemList(block.query_id, labels, features, tuple(doc_ids))
+    place = str(path), np.array([item.number for item in items])
+    roles = {"item": doc_ids, "label": labels}
+    yield Lists.of(np.array([len(items)]), features, queries=[query], place=place, **roles)
 
 
 def _dense(bodies: list[bytes], num_features: int) -> np.ndarray | None:

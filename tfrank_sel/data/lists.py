@@ -1,39 +1,27 @@
-"""Lists that readers yield, errors that they raise, and lists across parts of a file."""
+"""Lists of items: the rows of a table, one list after the other."""
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import TypeVar
+import functools
+import itertools
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
+from tfrank_sel.data.rejections import InputError as InputError, Rejected as Rejected
+from tfrank_sel.data.schema import Schema
+from tfrank_sel.data.table import Table, concatenated
 from tfrank_sel.refusals import refusal
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = lazy.Module("tensorflow")
+
 Piece = TypeVar("Piece")
-
-
-class InputError(ValueError):
-    """Invalid input: the message names the place, the rule and the received value.
-
-    Args:
-        place: Place of the error: a file, or `file:line`.
-        reason: The rule and the received value, in one line.
-        *more: Further lines.
-
-    Example:
-        >>> print(InputError("train.txt:7", "expected `qid:ID` after the label. Received: '1:0.5'"))
-        train.txt:7: expected `qid:ID` after the label. Received: '1:0.5'
-    """
-
-    _tagged_with_step = True  # Beam adds the name of a step to the text of others
-
-    def __init__(self, place: str, reason: str, *more: str) -> None:
-        reason = " ".join(reason.splitlines())  # of other libraries
-        super().__init__(place, reason, *more)
-        self.place, self.reason, self.more = place, reason, more
-
-    def __str__(self) -> str:
-        return "\n".join([f"{self.place}: {self.reason}", *self.more])
+BLOCK = 2**16  # items of a padded batch
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,57 +58,232 @@ class ItemList(Checked):
             )
 
 
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """A list that was read.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lists:
+    """Lists of items, one after the other, without padding.
 
     Args:
-        item_list: The list.
-        context: Other values of the query, by name.
+        table: The items, list by list, with the roles `label` and `weight` if they are known, both
+            float32, and `item`, empty for items without an identifier.
+        sizes: Number of items of each list, `[lists]`.
+        queries: Identifier of the query of each list, `[lists]`; none if they are not known.
+        context: Other values of each query, by name, `[lists]`.
     """
 
-    item_list: ItemList
-    context: Mapping[str, str | float] = dataclasses.field(default_factory=dict)
+    table: Table
+    sizes: np.ndarray
+    queries: Sequence[str] = ()
+    context: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls,
+        sizes: np.ndarray,
+        features: np.ndarray,
+        texts: np.ndarray | None = None,
+        queries: Sequence[str] = (),
+        place: tuple[str, np.ndarray] | None = None,
+        **roles: np.ndarray | None,
+    ) -> "Lists":
+        """Makes lists of arrays.
 
-@dataclasses.dataclass(frozen=True)
-class Rejected:
-    """A rejected line, row, record or file.
+        Args:
+            sizes: As in `Lists`.
+            features: Numbers, float32 `[items, num_features]`.
+            texts: Texts, `[items, num_texts]`.
+            queries: As in `Lists`.
+            place: As in `Table`; the items are counted from 0 by default.
+            **roles: Values of the items by role; None for those that are not known.
+        """
+        known = {role: values for role, values in roles.items() if values is not None}
+        numbers = np.arange(len(features)) if place is None else place[1]
+        table = Table(("" if place is None else place[0], numbers), known, features, texts)
+        return cls(table, sizes, queries)
 
-    Args:
-        file: The file.
-        unit: The counted unit: `line`, `row` or `record`.
-        number: Number of the unit, from 1; None if the whole file is rejected.
-        reason: The rule and the received value.
-        text: Content of the unit, if it is text.
-    """
+    @classmethod
+    def grouped(cls, parts: Sequence[Table], schema: Schema | None = None) -> "Lists":
+        """Groups rows by query, in the order of the first rows.
 
-    file: str
-    unit: str
-    number: int | None
-    reason: str
-    text: str | None = None
+        Args:
+            parts: Tables with the role `query`.
+            schema: Types of the features: those of the query have its value in the first row.
+        """
+        table = concatenated(parts)
+        sizes, order = groups(table["query"].tolist())
+        return cls.of_rows(table if _is_sorted(order) else table.take(order), sizes, schema)
+
+    @classmethod
+    def of_rows(cls, table: Table, sizes: np.ndarray, schema: Schema | None = None) -> "Lists":
+        """Makes lists of rows that are in order, as `grouped`."""
+        starts = np.cumsum(sizes) - sizes
+        context = {name: values[starts].tolist() for name, values in table.context.items()}
+        queries = table.roles.get("query")
+        if schema is not None:
+            table = _of_first(table, np.repeat(starts, sizes), schema)
+        return cls(table, sizes, () if queries is None else queries[starts].tolist(), context)
 
     @property
-    def place(self) -> str:
-        """The place: `file:line`, or `file, row 7`."""
-        if self.number is None:
-            return self.file
-        if self.unit == "line":
-            return f"{self.file}:{self.number}"
-        return f"{self.file}, {self.unit} {self.number}"
+    def features(self) -> np.ndarray:
+        """Numbers of the items, float32 `[items, num_features]`."""
+        features: np.ndarray = self.table.features
+        return features
 
     @property
-    def rule(self) -> str:
-        """The broken rule."""
-        return self.reason.partition(". Received")[0]
+    def texts(self) -> np.ndarray | None:
+        """Texts of the items, `[items, num_texts]`; None without any."""
+        texts: np.ndarray | None = self.table.texts
+        return texts
 
-    def error(self) -> InputError:
-        """Returns the error to raise if nothing may be rejected."""
-        return InputError(self.place, self.reason)
+    @property
+    def labels(self) -> np.ndarray:
+        """Relevance of the items, float32 `[items]`."""
+        return self.table["label"]
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights of the items, float32 `[items]`; None for 1."""
+        return self.table.roles.get("weight")
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[ItemList]:
+        labels, weights, items = self.labels, self.weights, self.table["item"]
+        features, texts = self.features, self.texts
+        for query, (start, end) in zip(self.queries, self._ends, strict=True):
+            yield ItemList(
+                query,
+                labels[start:end],
+                features[start:end],
+                identifiers(query, items[start:end]),
+                None if texts is None else texts[start:end],
+                None if weights is None else weights[start:end],
+            )
+
+    @functools.cached_property
+    def offsets(self) -> np.ndarray:
+        """The first row of each list, and the number of all, `[lists + 1]`."""
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+
+    @property
+    def _ends(self) -> Iterator[tuple[int, int]]:
+        """The first row of each list, and that after the last."""
+        return itertools.pairwise(self.offsets.tolist())
+
+    def tables(self) -> Iterator[tuple[str, Table]]:
+        """Yields the query and the rows of each list."""
+        for query, (start, end) in zip(self.queries, self._ends, strict=True):
+            yield query, self.table.take(slice(start, end))
+
+    def pieces(self, items: int) -> "Iterator[Lists]":
+        """Yields consecutive lists, as many as have so many items or more."""
+        start = 0
+        while start < len(self):
+            end = int(np.searchsorted(self.offsets, self.offsets[start] + items))
+            lists = slice(start, max(min(end, len(self)), start + 1))
+            rows = slice(self.offsets[start], self.offsets[lists.stop])
+            context = {name: values[lists] for name, values in self.context.items()}
+            yield Lists(self.table.take(rows), self.sizes[lists], self.queries[lists], context)
+            start = lists.stop
+
+    def take(self, lists: np.ndarray) -> "Lists":
+        """Returns some of the lists.
+
+        Args:
+            lists: Their indices, or whether to take each list, `[lists]`.
+        """
+        chosen = np.arange(len(self))[lists]
+        sizes = self.sizes[chosen]
+        rows = np.arange(sizes.sum()) + np.repeat(
+            self.offsets[chosen] - np.cumsum(sizes) + sizes, sizes
+        )
+        queries = [self.queries[i] for i in chosen] if self.queries else ()
+        context = {name: [x[i] for i in chosen] for name, x in self.context.items()}
+        return Lists(self.table.take(rows), sizes, queries, context)
+
+    def split(self, share: float | None, seed: int) -> tuple["Lists", "Lists | None"]:
+        """Divides the lists at random into those to learn from and those held out.
+
+        Args:
+            share: Share of the lists to hold out, at least one list and never all; None to hold out
+                none, as of a single list.
+            seed: Seed of the choice.
+        """
+        count = len(self)
+        if share is None or count == 1:
+            return self, None
+        held_out = min(max(1, round(share * count)), count - 1)
+        chosen = np.random.default_rng(seed).permutation(count)[:held_out]
+        is_held_out = np.isin(np.arange(count), chosen)
+        return self.take(~is_held_out), self.take(is_held_out)
+
+    def batches(self) -> "Iterator[tuple[np.ndarray, dict[str, tf.Tensor], np.ndarray]]":
+        """Yields batches of lists of about the same size.
+
+        Yields:
+            The indices of the items, `[items]`; the inputs of a model, of which `mask` is True for
+            an item; and the same mask as an array.
+        """
+        by_size = np.argsort(self.sizes, kind="stable")
+        sizes, starts = self.sizes[by_size], self.offsets[by_size]
+        begin = 0
+        while begin < len(sizes):
+            end = begin + 1
+            while end < len(sizes) and (end - begin + 1) * sizes[end] <= BLOCK:
+                end += 1
+            # of one item, formulas that compare items would warn
+            places = np.arange(max(sizes[end - 1], 2))
+            mask = places < sizes[begin:end, np.newaxis]
+            rows = (starts[begin:end, np.newaxis] + places)[mask]
+            inputs = {"features": padded(self.features[rows], mask, 0.0)}
+            if self.texts is not None:
+                inputs["texts"] = padded(self.texts[rows], mask, "")
+            tensors = {name: tf.constant(x) for name, x in inputs.items()}
+            yield rows, {**tensors, "mask": tf.constant(mask)}, mask
+            begin = end
+
+    def dataset(self) -> "tf.data.Dataset":
+        """Returns `batches` of inputs, labels and, if there are any, weights, to train on."""
+        roles = [self.table[x] for x in ("label", "weight") if x in self.table.roles]
+
+        def made() -> Iterator[tuple[Any, ...]]:
+            for rows, inputs, mask in self.batches():
+                yield inputs, *(padded(x[rows], mask, 0.0) for x in roles)
+
+        kinds = tf.nest.map_structure(
+            lambda x: tf.TensorSpec([None, None, *x.shape[2:]], x.dtype), next(made())
+        )
+        return tf.data.Dataset.from_generator(made, output_signature=kinds)
 
 
-def strict(units: Iterable[Found | Rejected]) -> Iterator[ItemList]:
+def _is_sorted(order: np.ndarray) -> bool:
+    return bool(np.all(order[1:] > order[:-1]))
+
+
+def _of_first(table: Table, first: np.ndarray, schema: Schema) -> Table:
+    """The rows, with features of the query that are those of the first row of each list."""
+    shared = dict[str, Any]()
+    for name, of_query in zip(("features", "texts"), schema.of_query, strict=True):
+        matrix = getattr(table, name)
+        if matrix is not None and of_query.size and len(matrix):
+            shared[name] = matrix.copy()
+            shared[name][:, of_query] = matrix[np.ix_(first, of_query)]
+    return dataclasses.replace(table, **shared) if shared else table
+
+
+def padded(values: np.ndarray, mask: np.ndarray, fill: Any) -> np.ndarray:
+    """Returns values of items as `[batch_size, list_size, ...]`, with `fill` at padding."""
+    filled = np.full([*mask.shape, *values.shape[1:]], fill, values.dtype)
+    filled[mask] = values
+    return filled
+
+
+def identifiers(query: str, doc_ids: Iterable[str]) -> tuple[str, ...]:
+    """Returns the identifiers of items; `QUERY:position` if missing."""
+    return tuple(x or f"{query}:{i}" for i, x in enumerate(doc_ids, start=1))
+
+
+def strict(units: Iterable[Lists | Rejected]) -> Iterator[Lists]:
     """Yields only the lists.
 
     Raises:
@@ -129,7 +292,54 @@ def strict(units: Iterable[Found | Rejected]) -> Iterator[ItemList]:
     for unit in units:
         if isinstance(unit, Rejected):
             raise unit.error()
-        yield unit.item_list
+        yield unit
+
+
+def adjacent(
+    chunks: Iterable[Table | Rejected],
+    schema: Schema,
+    rest: Iterable[Table | Rejected] = (),
+    *,
+    is_first: bool = True,
+) -> Iterator[Lists | Rejected]:
+    """Makes lists from rows whose queries are adjacent, with one list in memory.
+
+    Args:
+        chunks: The rows of a part of a file.
+        schema: Types of the features.
+        rest: The rows after it, as in `runs`.
+        is_first: Whether this is the first part.
+    """
+    for run in runs(_pieces(chunks), _pieces(rest), is_first=is_first):
+        if isinstance(run, Rejected):
+            yield run
+        else:
+            table = concatenated(run[1])
+            yield Lists.of_rows(table, np.array([len(table)]), schema)
+
+
+def _pieces(chunks: Iterable[Table | Rejected]) -> Iterator[tuple[str, Table] | Rejected]:
+    for table in chunks:
+        if isinstance(table, Rejected):
+            yield table
+            continue
+        queries = table["query"]
+        ends = np.flatnonzero(queries[1:] != queries[:-1]) + 1
+        for start, end in itertools.pairwise([0, *ends.tolist(), len(queries)]):
+            if end > start:
+                yield str(queries[start]), table.take(slice(start, end))
+
+
+def grouped(chunks: Iterable[Table | Rejected], schema: Schema) -> Iterator[Lists | Rejected]:
+    """Makes lists from rows in any order, all in memory, in the order of their first rows."""
+    tables = list[Table]()
+    for table in chunks:
+        if isinstance(table, Rejected):
+            yield table
+        else:
+            tables.append(table)
+    if tables:
+        yield Lists.grouped(tables, schema)
 
 
 def groups(keys: Iterable[Hashable]) -> tuple[np.ndarray, np.ndarray]:

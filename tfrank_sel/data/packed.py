@@ -13,13 +13,14 @@ Reading numbers one by one would take about ten times as long.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
 from tfrank_sel.compilation import unconverted
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.data.writing import field, head
 from tfrank_sel.refusals import received, refusal
@@ -151,28 +152,15 @@ def parse(
     return batch
 
 
-class Items(NamedTuple):
-    """The items of lists, one list after the other, without padding.
-
-    Attributes:
-        sizes: Number of items of each list, `[batch_size]`.
-        labels: Relevance, float32 `[items]`; NaN in a list without labels.
-        features: Numbers, float32 `[items, num_features]`.
-        texts: Bytes `[items, num_texts]`.
-    """
-
-    sizes: np.ndarray
-    labels: np.ndarray
-    features: np.ndarray
-    texts: np.ndarray
-
-
-def items(serialized: tf.Tensor, spec: FeatureSpec) -> Items:
-    """Reads a batch of lists in the packed layout into arrays of their items.
+def items(serialized: tf.Tensor, spec: FeatureSpec) -> Lists:
+    """Reads a batch of lists in the packed layout without padding.
 
     Args:
         serialized: As in `parse`.
         spec: As in `parse`.
+
+    Returns:
+        The lists, without their queries. Labels are NaN in a list without labels; texts are bytes.
 
     Raises:
         tf.errors.InvalidArgumentError: As `parse`.
@@ -203,7 +191,8 @@ def items(serialized: tf.Tensor, spec: FeatureSpec) -> Items:
     if spec.num_texts:
         _check_texts(texts.row_lengths(), spec, sizes)
         of_texts = texts.flat_values.numpy().reshape(count, spec.num_texts)
-    return Items(sizes, of_lists, _joined(octets).reshape(count, spec.num_features), of_texts)
+    features = _joined(octets).reshape(count, spec.num_features)
+    return Lists.of(sizes, features, of_texts, label=of_lists)
 
 
 def _joined(octets: tf.Tensor) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Lists to rank: named features of any type, without labels."""
 
+import contextlib
 import datetime
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +10,10 @@ import numpy as np
 
 from tfrank_sel.data import arrays, formats
 from tfrank_sel.data.formats import rows, tables
-from tfrank_sel.data.lists import InputError, ItemList, strict
+from tfrank_sel.data.lists import ItemList, grouped, strict
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Columns, Schema
-from tfrank_sel.data.table import of_frame
+from tfrank_sel.data.table import check, of_frame
 from tfrank_sel.features import Feature
 from tfrank_sel.refusals import question, received, refusal
 
@@ -127,7 +129,8 @@ def _columns(items: Any) -> tuple[dict[str, Any], int]:
         except (AttributeError, *_NOT_ARROW) as error:
             expected = "expected a dict for each item, a dict of columns, or a frame"
             raise InputError("request", received(expected, type(items).__name__)) from error
-        columns = dict(zip(table.column_names, table.columns, strict=True))
+        check("request", table.schema.names, table.schema.names)
+        columns = {name: table[name] for name in table.schema.names}
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise InputError("request", received("expected columns of one length", sizes))
@@ -159,7 +162,7 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
     if first >= 0:
         _check_type(name, array, feature, first, column[first])
     if feature is not None and feature.of == "query":
-        different = {repr(value) for value in array.to_pylist()}
+        different = {repr(0.0 if value == 0.0 else value) for value in array.to_pylist()}
         if len(different) > 1:
             expected = f"{name!r} is a feature of the query, and must be equal in all items"
             raise InputError("request", received(expected, *sorted(different)[:3]))
@@ -168,10 +171,9 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
 
 def _alone(value: Any) -> Any:
     """Returns a value as an Arrow array; None if it cannot be one."""
-    try:
+    with contextlib.suppress(*_NOT_ARROW):
         return arrays.arrow().array([value], from_pandas=True)
-    except _NOT_ARROW:
-        return None
+    return arrays.array([value]) if isinstance(value, int) else None  # beyond 64 bits
 
 
 def _check_type(name: str, array: Any, feature: Feature | None, position: int, value: Any) -> None:
@@ -198,7 +200,8 @@ def _list(
     schema = Schema(features, columns=Columns(_QUERY, None, doc_id, features))
     whole = arrays.arrow().table({**table, _QUERY: ["request"] * size})
     items = tables.of_table(("request", np.arange(size)), whole, schema)
-    [item_list] = strict(rows.grouped(rows.checked([items], "item"), schema))
+    [found] = strict(grouped(rows.checked([items], "item"), schema))
+    [item_list] = found
     _check_integers(item_list, schema)
     return item_list
 

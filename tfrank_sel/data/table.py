@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfrank_sel.data import arrays
-from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.features import Category, Feature, Number, Timestamp
 from tfrank_sel.refusals import received, refusal
 
@@ -83,6 +83,11 @@ class Table:
     Args:
         place: The file of the rows, or of each of them, and their numbers, `[rows]`, for messages.
         roles: Values of each role, `[rows]`: texts, float64, or for times as `arrays.moments`.
+        features: Numbers of the features, float32 `[rows, num_features]`, NaN if missing; None if
+            they are not known.
+        texts: Texts of the features, `[rows, num_texts]`, empty if missing; None without any.
+        context: Other values of the query, by name, `[rows]`.
+        faults: Reason why a row is invalid, by its index.
         columns: All columns that were kept, as an Arrow table; those that identify are texts. Those
             of text formats have all values as texts as they stand.
         kinds: The Arrow type that fits a sample of the values best, by column.
@@ -91,9 +96,13 @@ class Table:
 
     place: tuple[Any, np.ndarray]
     roles: Mapping[str, np.ndarray]
-    columns: Any
-    kinds: Mapping[str, Any]
-    left_out: Mapping[str, str]
+    features: Any = None
+    texts: Any = None
+    context: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    faults: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    columns: Any = None
+    kinds: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.place[1])
@@ -101,14 +110,22 @@ class Table:
     def __getitem__(self, role: str) -> np.ndarray:
         return self.roles[role]
 
-    def take(self, rows: np.ndarray) -> "Table":
-        """Returns some of the rows, by index."""
+    def take(self, rows: np.ndarray | slice) -> "Table":
+        """Returns some of the rows, by index, without their faults."""
         files, numbers = self.place
-        return dataclasses.replace(
-            self,
-            place=(files if isinstance(files, str) else files[rows], numbers[rows]),
-            roles={role: values[rows] for role, values in self.roles.items()},
-            columns=self.columns.take(arrays.arrow().array(rows)),
+        features, texts, columns = self.features, self.texts, self.columns
+        if columns is not None:
+            columns = columns.take(arrays.arrow().array(np.arange(len(self))[rows]))
+        return Table(
+            (files if isinstance(files, str) else files[rows], numbers[rows]),
+            {role: values[rows] for role, values in self.roles.items()},
+            None if features is None else features[rows],
+            None if texts is None else texts[rows],
+            {name: values[rows] for name, values in self.context.items()},
+            {},
+            columns,
+            self.kinds,
+            self.left_out,
         )
 
     def place_of(self, row: int) -> str:
@@ -168,34 +185,35 @@ def read(
         }
         there = [x for x in kinds if x in table.schema.names]
         columns = {x: texts.get(x, _plain(table[x], kinds[x])) for x in there}
-        yield Table((path, places), values, pa.table(columns), {}, {})
+        yield Table((path, places), values, columns=pa.table(columns))
 
 
-def joined(
-    parts: Sequence[Table],
-    roles: Iterable[str],
-    columns: Any,
-    kinds: Mapping[str, Any],
-    left_out: Mapping[str, str],
-) -> Table:
-    """Joins the rows of tables to one.
+def concatenated(parts: Sequence[Table]) -> Table:
+    """Returns the rows of tables with the same roles as one table, without its `columns`."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
 
-    Args:
-        parts: The tables.
-        roles: Their roles.
-        columns: Their columns as one Arrow table.
-        kinds: As in `Table`.
-        left_out: As in `Table`.
-    """
-    nothing = {role: ROLES[role].convert(arrays.arrow().nulls(0)) for role in roles}
-    files = [np.repeat(np.array(part.place[0], object), len(part)) for part in parts]
-    numbers = [part.place[1] for part in parts]
-    values = {
-        role: np.concatenate([part[role] for part in parts]) if parts else nothing[role]
-        for role in roles
-    }
-    place = np.concatenate([np.empty(0, object), *files]), np.concatenate([[], *numbers])
-    return Table((place[0], place[1].astype(np.int64)), values, columns, kinds, left_out)
+    def whole(values: Iterable[Any]) -> Any:
+        arrays = list(values)
+        return None if arrays[0] is None else np.concatenate(arrays)
+
+    files: Any = first.place[0]
+    if any(part.place[0] is not files for part in parts):
+        files = whole(np.repeat(np.array(x.place[0], object), len(x)) for x in parts)
+    return Table(
+        (files, whole(part.place[1] for part in parts)),
+        {role: whole(part[role] for part in parts) for role in first.roles},
+        whole(part.features for part in parts),
+        whole(part.texts for part in parts),
+        {name: whole(part.context[name] for part in parts) for name in first.context},
+    )
+
+
+def empty(roles: Iterable[str]) -> Table:
+    """Returns a table of no row."""
+    nothing = arrays.arrow().nulls(0)
+    return Table(("", np.empty(0, np.int64)), {x: ROLES[x].convert(nothing) for x in roles})
 
 
 def _plain(column: Any, kind: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfrank_sel import models
 from tfrank_sel.arguments import Count, OpenShare
-from tfrank_sel.estimator.lists import FlatLists
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.features import Feature
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
@@ -28,8 +28,8 @@ class Parameters(TrainingSettings):
 
 def train(
     candidate: Candidate,
-    learned: FlatLists,
-    held_out: FlatLists | None,
+    learned: Lists,
+    held_out: Lists | None,
     features: Mapping[str, Feature] | None,
     settings: Parameters,
 ) -> fitting.Trained:
@@ -43,7 +43,7 @@ def train(
         settings: How to train.
     """
     if features is None:
-        mean, variance = models.moments(learned.matrices.numbers)
+        mean, variance = models.moments(learned.features)
         preparation = models.Preparation(mean, variance, within_list=True)
     else:
         batches = ((inputs,) for _, inputs, _ in learned.batches())

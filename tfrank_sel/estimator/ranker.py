@@ -14,16 +14,14 @@ from scipy import sparse
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.estimator import fitting
 from tfrank_sel.estimator.lists import (
-    FlatLists,
-    Matrices,
-    RowGroups,
     check_comparable,
+    groups_of,
     labels_of,
-    matrices,
-    split,
+    rows_of,
     types_of,
     weights_of,
 )
@@ -226,10 +224,9 @@ class Ranker(BaseEstimator):
         self._longest = int(learned.sizes.max())
         held_out = self._evaluated(eval_set, eval_qid, eval_group)
         if held_out is None:
-            learned, held_out = split(learned, settings.validation_fraction, seed)
+            learned, held_out = learned.split(settings.validation_fraction, seed)
         check_comparable(learned)
-        assert learned.labels is not None
-        size = learned.matrices.numbers.size
+        size = learned.features.size
         candidate = self._candidate(networks, forests, size, held_out is not None)
         candidate.check(learned.labels)
         trained = fitting.train(candidate, learned, held_out, self.features_, settings)
@@ -239,12 +236,10 @@ class Ranker(BaseEstimator):
             fit.loss: {name: getattr(fit, name) for name in SUMMARY} for fit in trained.fits
         }
         self.n_iter_ = max(fit.epochs for fit in trained.fits if fit.unit == trained.fits[0].unit)
-        texts = learned.matrices.texts
-        self._scorer = Scorer(
-            self.model_, learned.matrices.numbers.shape[1], 0 if texts is None else texts.shape[1]
-        )
+        num_texts = 0 if learned.texts is None else learned.texts.shape[1]
+        self._scorer = Scorer(self.model_, learned.features.shape[1], num_texts)
         self._seed = seed
-        self._measured: FlatLists | None = held_out or learned
+        self._measured: Lists | None = held_out or learned
         self._importances: np.ndarray | None = None
         self.fit_time_ = time.perf_counter() - began
         if settings.verbose:
@@ -266,9 +261,9 @@ class Ranker(BaseEstimator):
             ValueError: If an argument has another shape.
         """
         check_is_fitted(self)
-        items, groups = self._read(X, qid, group)
-        scores = np.empty(len(groups.order), np.float32)
-        scores[groups.order] = self._scorer.scores(FlatLists(items, groups.sizes))
+        lists, order = self._read(X, qid, group)
+        scores = np.empty(len(order), np.float32)
+        scores[order] = self._scorer.scores(lists)
         return scores
 
     def score(self, X: Any, y: Any, *, qid: Any = None, group: Any = None) -> float:
@@ -383,8 +378,8 @@ class Ranker(BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _read(self, X: Any, qid: Any, group: Any) -> tuple[Matrices, RowGroups]:
-        """The features of rows, list by list, and the lists that they belong to."""
+    def _read(self, X: Any, qid: Any, group: Any) -> tuple[Lists, np.ndarray]:
+        """The lists without labels, and the indices of the rows, list by list."""
         if self.features_ is None:
             X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float32)
         else:
@@ -395,18 +390,25 @@ class Ranker(BaseEstimator):
         if qid is None and group is None and rows > self._longest:
             message = f"`qid` and `group` are missing: all {rows} rows are ranked as one list"
             warnings.warn(message, stacklevel=5)
-        groups = RowGroups.of(rows, qid, group)
+        sizes, order = groups_of(rows, qid, group)
         if self.features_ is not None:
-            return matrices(X, self.features_, groups), groups
-        X = X[groups.order]
-        return Matrices(X.toarray() if sparse.issparse(X) else X), groups
+            table, schema = rows_of(X, self.features_)
+            return Lists.of_rows(table.take(order), sizes, schema), order
+        X = X[order]
+        return Lists.of(sizes, X.toarray() if sparse.issparse(X) else X), order
 
-    def _lists(self, X: Any, y: Any, qid: Any, group: Any, sample_weight: Any = None) -> FlatLists:
-        items, groups = self._read(X, qid, group)
-        labels = labels_of(y, len(groups.order))[groups.order]
-        return FlatLists(items, groups.sizes, labels, weights_of(sample_weight, groups))
+    def _lists(self, X: Any, y: Any, qid: Any, group: Any, sample_weight: Any = None) -> Lists:
+        lists, order = self._read(X, qid, group)
+        labels = labels_of(y, len(order))[order]
+        return Lists.of(
+            lists.sizes,
+            lists.features,
+            lists.texts,
+            label=labels,
+            weight=weights_of(sample_weight, lists.sizes, order),
+        )
 
-    def _evaluated(self, eval_set: Any, eval_qid: Any, eval_group: Any) -> FlatLists | None:
+    def _evaluated(self, eval_set: Any, eval_qid: Any, eval_group: Any) -> Lists | None:
         """The lists that a user holds out."""
         lengths = [None if x is None else len(x) for x in (eval_set, eval_qid, eval_group)]
         if lengths == [None, None, None]:
@@ -417,22 +419,24 @@ class Ranker(BaseEstimator):
         [[X, y]], [qid], [group] = eval_set, eval_qid or [None], eval_group or [None]
         return self._lists(X, y, qid, group)
 
-    def _drops(self, lists: FlatLists) -> np.ndarray:
+    def _drops(self, lists: Lists) -> np.ndarray:
         """The mean drop of NDCG@10 of lists for each column of `X`."""
 
         def values(items: Mapping[str, np.ndarray]) -> np.ndarray:
-            return self._scorer.ndcgs(dataclasses.replace(lists, matrices=Matrices(**items)))
+            matrices = items["features"], items.get("texts")
+            return self._scorer.ndcgs(Lists.of(lists.sizes, *matrices, label=lists.labels))
 
-        items = {name: x for name, x in lists.matrices._asdict().items() if x is not None}
+        items = {"features": lists.features}
+        items |= {} if lists.texts is None else {"texts": lists.texts}
         measured = importances(values, items, lists.sizes, self._columns(), seed=self._seed)
         return np.array([importance.drop for importance in measured.values()])
 
     def _columns(self) -> dict[str, list[tuple[str, int]]]:
         """The columns of the matrices for each column of `X`, by name or index."""
         if self.features_ is None:
-            return {str(column): [("numbers", column)] for column in range(self.n_features_in_)}
+            return {str(column): [("features", column)] for column in range(self.n_features_in_)}
         columns: dict[str, list[tuple[str, int]]] = {name: [] for name in self.feature_names_in_}
         for name, _, is_text, span in spans(self.features_):
-            matrix = "texts" if is_text else "numbers"
+            matrix = "texts" if is_text else "features"
             columns[name] = [(matrix, column) for column in range(span.start, span.stop)]
         return columns

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import metrics
-from tfrank_sel.estimator.lists import FlatLists, padded
+from tfrank_sel.data.lists import Lists, padded
 from tfrank_sel.metrics.ties import AVERAGED
 
 CUTOFF = 10  # of NDCG
@@ -40,20 +40,19 @@ class Scorer:
     def __reduce__(self) -> tuple[type["Scorer"], tuple[Any, ...]]:
         return Scorer, self._arguments
 
-    def scores(self, lists: FlatLists) -> np.ndarray:
+    def scores(self, lists: Lists) -> np.ndarray:
         """Returns the score of each item, list by list, float32."""
-        scores = np.empty(len(lists.matrices.numbers), np.float32)
+        scores = np.empty(len(lists.features), np.float32)
         for rows, inputs, mask in lists.batches():
             scores[rows] = self.graph(inputs).numpy()[mask]
         return scores
 
-    def ndcg(self, lists: FlatLists) -> float:
+    def ndcg(self, lists: Lists) -> float:
         """Returns the mean NDCG@10 of lists with labels; that of a list without relevance is 0."""
         return float(self.ndcgs(lists).mean())
 
-    def ndcgs(self, lists: FlatLists) -> np.ndarray:
-        """Returns the NDCG@10 of each list with labels, in the order of `FlatLists.batches`."""
-        assert lists.labels is not None
+    def ndcgs(self, lists: Lists) -> np.ndarray:
+        """Returns the NDCG@10 of each list with labels, in the order of `Lists.batches`."""
         scores, values = self.scores(lists), []
         for rows, _, mask in lists.batches():
             labels = padded(lists.labels[rows], mask, np.nan)

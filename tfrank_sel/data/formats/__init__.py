@@ -4,15 +4,15 @@ To add a format, write a subclass of `Reader`, `RowReader` or `TableReader` in a
 line here.
 """
 
+import dataclasses
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data import stores, table as data_table
+from tfrank_sel.data import lists, stores, table as data_table
 from tfrank_sel.data.arrays import arrow
-from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.binary import (
     ArrowReader,
     ElwcReader,
@@ -24,7 +24,8 @@ from tfrank_sel.data.formats.binary import (
 from tfrank_sel.data.formats.reader import Part as Part, Reader as Reader, RowReader as RowReader
 from tfrank_sel.data.formats.tables import TableReader as TableReader, whole as join
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
-from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
+from tfrank_sel.data.lists import ItemList
+from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.schema import Columns as Columns, Schema as Schema
 from tfrank_sel.data.table import Table as Table, check, of_frame, readable
 from tfrank_sel.features import Feature
@@ -146,12 +147,20 @@ def read(
     )
     kind = reader(files, columns, format)
     schema = kind.infer(files)
-    if isinstance(kind, RowReader) and not adjacent:
+    if isinstance(kind, RowReader):
         each = (row for file in files for row in kind.rows(Part(file), schema))
-        units = rows.grouped(each, schema)
+        units = (lists.adjacent if adjacent else lists.grouped)(each, schema)
     else:
         units = (unit for file in files for unit in kind.lists(Part(file), schema))
-    yield from strict(units)
+    seen: set[str] = set()
+    for found in lists.strict(units):
+        if adjacent or kind.is_distinct:
+            again = next((query for query in found.queries if query in seen), None)
+            if again is not None:
+                expected = "the rows of a query must be adjacent"
+                raise InputError(found.table.place_of(0), received(expected, f"{again!r} again"))
+            seen.update(found.queries)
+        yield from found
 
 
 def table(
@@ -211,8 +220,12 @@ def table(
     with readable(place if paths is None else paths[0], "columns of one type in all files"):
         columns, lacking = join([(part.place[0], part.columns) for part in parts])
     texts = {name: arrow().string() for role, name in roles.items() if data_table.is_id(role)}
-    left_out = {**left_out, **lacking}
-    return data_table.joined(parts, roles, columns.unify_dictionaries(), kinds | texts, left_out)
+    return dataclasses.replace(
+        data_table.concatenated(parts or [data_table.empty(roles)]),
+        columns=columns.unify_dictionaries(),
+        kinds=kinds | texts,
+        left_out={**left_out, **lacking},
+    )
 
 
 def _paths(source: Any) -> list[str] | None:

@@ -13,11 +13,11 @@ from tfrank_sel.data import stores
 from tfrank_sel.data.arrays import arrow
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.formats.reader import Part, Reader, RowReader, spaced
-from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.formats.tables import PARTS, ROWS, TableReader
-from tfrank_sel.data.lists import Found, InputError, Rejected
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.data.table import readable
+from tfrank_sel.data.table import Table, readable
 from tfrank_sel.features import Feature
 from tfrank_sel.refusals import received
 
@@ -180,21 +180,21 @@ class RecordReader(Reader):
         of_items, others = tables.propose(items.schema, items, self.columns)
         return {**of_query, **of_items}, {**left_out, **others}
 
-    def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
+    def lists(self, part: Part, schema: Schema) -> Iterator[Lists | Rejected]:
         from tfrank_sel.data.formats import records
 
         for batch in records.batches(part.path, self.parser, schema):
             if isinstance(batch, Rejected):
                 yield batch
                 continue
-            for number, query, items, context in batch.lists():
-                fault = next((row for row in batch.rows.faults if row in items), None)
-                if fault is not None:
-                    reason = f"{batch.rows.faults[fault]} in item {fault - items.start + 1}"
-                    yield Rejected(part.path, "record", number, reason)
-                    continue
-                of_query = batch.rows.take(slice(items.start, items.stop))
-                yield rows.listed(query, of_query, context, schema)
+            bad: dict[int, Rejected] = {}
+            for row, reason in batch.table.faults.items():
+                place = int(np.searchsorted(batch.offsets, row, "right")) - 1
+                reason = f"{reason} in item {row - batch.offsets[place] + 1}"
+                number = int(batch.table.place[1][row])
+                bad.setdefault(place, Rejected(part.path, "record", number, reason))
+            yield from (bad[place] for place in sorted(bad))
+            yield batch.take(np.delete(np.arange(len(batch)), list(bad))) if bad else batch
 
 
 class ElwcReader(RecordReader):
@@ -221,9 +221,9 @@ class ExampleReader(RowReader, RecordReader):
 
     name = "example"
 
-    def rows(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
+    def rows(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
         from tfrank_sel.data.formats import records
 
         batches = records.batches(part.path, self.parser, schema)
-        of_items = (x if isinstance(x, Rejected) else x.rows for x in batches)
+        of_items = (x if isinstance(x, Rejected) else x.table for x in batches)
         return rows.checked(of_items, "record")

@@ -9,12 +9,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from tfrank_sel.data import lines
+from tfrank_sel.data import lines, lists
 from tfrank_sel.data.arrays import arrow
-from tfrank_sel.data.formats import rows
-from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.data.table import Table
 from tfrank_sel.features import Feature
 
 _T = TypeVar("_T")
@@ -109,7 +109,7 @@ class Reader(abc.ABC):
         return iter(rejected)
 
     @abc.abstractmethod
-    def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
+    def lists(self, part: Part, schema: Schema) -> Iterator[Lists | Rejected]:
         """Reads a part, a few lists at a time.
 
         Args:
@@ -128,10 +128,10 @@ class RowReader(Reader):
     """Reader of files in which each row is one item, with the identifier of its query."""
 
     @abc.abstractmethod
-    def rows(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
+    def rows(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
         """Reads a part, some rows at a time; otherwise as in `lists`."""
 
-    def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
+    def lists(self, part: Part, schema: Schema) -> Iterator[Lists | Rejected]:
         """Reads a part of a file in which the rows of a query are adjacent.
 
         `tfrank_sel.data.lists.runs` assigns the lists to parts.
@@ -141,7 +141,7 @@ class RowReader(Reader):
             schema: As in `Reader.lists`.
         """
         rest = () if part.stop is None else self.rows(Part(part.path, part.stop), schema)
-        return rows.adjacent(self.rows(part, schema), schema, rest, is_first=not part.start)
+        return lists.adjacent(self.rows(part, schema), schema, rest, is_first=not part.start)
 
 
 class LineReader(Reader):

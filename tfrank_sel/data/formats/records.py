@@ -14,10 +14,11 @@ from google.protobuf import message
 
 from tfrank_sel.data import arrays, elwc, parsing, stores, typed
 from tfrank_sel.data.formats import rows
-from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import ListFeatures
+from tfrank_sel.data.table import Table
 from tfrank_sel.features import (
     MISSING_INTEGER,
     REFUSE,
@@ -214,32 +215,6 @@ PARSERS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Batch:
-    """Some records.
-
-    Args:
-        numbers: Their numbers in the file.
-        queries: Identifier of the query of each.
-        sizes: Number of items of each.
-        rows: The items of all, those of the first record first.
-        context: Other values of the query of each, by name.
-    """
-
-    numbers: list[int]
-    queries: list[str]
-    sizes: np.ndarray
-    rows: Rows
-    context: Mapping[str, Sequence[str | float]]
-
-    def lists(self) -> Iterator[tuple[int, str, range, dict[str, str | float]]]:
-        """Yields the number of each record, its query, the range of its rows and its context."""
-        stops = np.cumsum(self.sizes).tolist()
-        for i, (number, query) in enumerate(zip(self.numbers, self.queries, strict=True)):
-            context = {name: values[i] for name, values in self.context.items()}
-            yield number, query, range(stops[i] - int(self.sizes[i]), stops[i]), context
-
-
 def infer(paths: Sequence[str], parser: RecordParser, columns: Columns) -> Schema:
     """Returns the schema of the lists of files, from their first records.
 
@@ -288,7 +263,7 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     return Schema(types, of_query, columns)
 
 
-def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Batch | Rejected]:
+def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Lists | Rejected]:
     """Reads a file in batches of records.
 
     Args:
@@ -297,7 +272,7 @@ def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Batch |
         schema: Schema of the lists.
 
     Yields:
-        The records, with the faults of their items, and malformed records.
+        The lists of some records, with the faults of their items, and malformed records.
 
     Raises:
         InputError: If the file cannot be read.
@@ -321,7 +296,7 @@ def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Batch |
 
 def _parser(
     path: str, parser: RecordParser, schema: Schema, features: ListFeatures
-) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
+) -> Callable[[Sequence[tuple[int, bytes]]], Lists]:
     """Returns the parser of numbered records of a file."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -329,7 +304,7 @@ def _parser(
         parsed = parser.parse(serialized, features)
         return {**parsed, **typed.padded(parsed, schema.features)}
 
-    def batch(chunk: Sequence[tuple[int, bytes]]) -> Batch:
+    def batch(chunk: Sequence[tuple[int, bytes]]) -> Lists:
         parsed = {x: y.numpy() for x, y in parse([record for _, record in chunk]).items()}
         numbers, sizes = [number for number, _ in chunk], parsed[features.size]
         named = zip(parsed[schema.columns.query], chunk, strict=True)
@@ -351,7 +326,7 @@ def _parser(
         items = _rows(place, np.repeat(np.array(queries, np.object_), sizes), of_items, schema)
         repeated = {x: np.repeat(np.array(y, np.object_), sizes) for x, y in context.items()}
         items = dataclasses.replace(items, context=repeated)
-        return Batch(numbers, queries, sizes, items, context)
+        return Lists(items, sizes, queries, context)
 
     return batch
 
@@ -361,7 +336,7 @@ def _rows(
     queries: np.ndarray,
     of_items: Callable[[str], np.ndarray],
     schema: Schema,
-) -> Rows:
+) -> Table:
     """Returns items as rows, with their faults."""
     measures = {"label": np.zeros(len(queries), np.float32)}
     measures |= {role: _floats(of_items(name)) for role, name in schema.columns.measures.items()}
@@ -375,15 +350,18 @@ def _rows(
         value = of_items(name)[row].tolist()
         return None if value == MISSING_INTEGER else value
 
-    return Rows(
+    items, weights = _texts(of_items(schema.columns.doc_id))[:, 0], rows.weights(measures)
+    return Table(
         place,
-        queries,
-        measures["label"],
+        {
+            "query": queries,
+            "item": items,
+            "label": measures["label"],
+            **({} if weights is None else {"weight": weights}),
+        },
         features,
-        _texts(of_items(schema.columns.doc_id))[:, 0],
-        {},
         matrix,
-        rows.weights(measures),
+        {},
         rows.faults(schema, measures, features, matrix, stored),
     )
 

@@ -12,10 +12,9 @@ from tfrank_sel.data import arrays
 from tfrank_sel.data.arrays import arrow
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.reader import Part, RowReader, spaced
-from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.data.schema import Columns, Schema, is_index
-from tfrank_sel.data.table import ROLES, check, check_types, readable
+from tfrank_sel.data.table import ROLES, Table, check, check_types, numbered, readable
 from tfrank_sel.features import (
     REFUSE,
     Bool,
@@ -40,9 +39,10 @@ _IDENTIFIER = re.compile(
     rf"(?:^|[\W_])(?i:u|uu|gu|{_WHO})?(?i:id)$|[a-z]I[dD]$|^(?i:user|visitor|session|customer)$"
 )
 _TIME = re.compile(r"(?:^|[\W_])(?:ts|at|date|day|(?:date)?time|(?:time)?stamp)$", re.IGNORECASE)
-# 2024-02-29..., 2024/02/29..., 20240229
-_DAYS = r"^(?:19|20)[0-9]{2}(?:[-/.][0-9]{2}[-/.][0-9]{2}|[0-9]{4}$)"
+# 2024-02-29..., 2024/02/29...
+_DAYS = r"^(?:19|20)[0-9]{2}[-/.][0-9]{2}[-/.][0-9]{2}"
 _SECONDS = (1e9, 3e9)  # since 1970: 2001 to 2065
+_WRITTEN_DAYS = (19_000_101, 21_001_231)  # 20240229
 
 
 class TableReader(RowReader):
@@ -143,7 +143,7 @@ class TableReader(RowReader):
                 schemas[path] = self.schema(path)
         return infer(schemas, self.columns)
 
-    def rows(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
+    def rows(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
         return rows.checked(self._unchecked(part, schema))
 
     def dicts(self, part: Part, names: Sequence[str]) -> Iterator[Row | Rejected]:
@@ -166,7 +166,7 @@ class TableReader(RowReader):
                 each = arrow().table(columns).to_pylist()
             yield from ((path, number, x) for number, x in zip(numbers.tolist(), each, strict=True))
 
-    def _unchecked(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
+    def _unchecked(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
         needed = [*self.columns.required, *schema.features]
         for chunk in self.read(part, needed, [self.columns.doc_id]):
             if isinstance(chunk, Rejected):
@@ -263,11 +263,11 @@ def fits(place: str, schema: Any, columns: Columns) -> None:
     check_types(place, schema, roles | {x: (f"of type {y.type}", y) for x, y in types.items()})
 
 
-def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Rows:
+def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Table:
     """Returns the rows of an Arrow table or batch, with the faults of invalid rows.
 
     Args:
-        place: As in `Rows`.
+        place: As in `Table`.
         table: The table. Without identifiers of queries or items, they are empty.
         schema: The schema of its rows.
     """
@@ -290,18 +290,21 @@ def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Rows:
     named = [x for x in (columns.query, columns.doc_id) if x in table.schema.names]
     ids = {name: read(name, arrays.strings) for name in named}
     nothing = np.full(len(features), "", object)
-    return Rows(
+    weights = rows.weights(measures)
+    return Table(
         place,
-        ids.get(columns.query, nothing),
-        measures["label"],
+        {
+            "query": ids.get(columns.query, nothing),
+            "item": ids.get(columns.doc_id, nothing),
+            "label": measures["label"],
+            **({} if weights is None else {"weight": weights}),
+        },
         features,
-        ids.get(columns.doc_id, nothing),
+        texts,
         {
             name: read(name, arrays.floats if is_number else arrays.strings)
             for name, is_number in schema.context.items()
         },
-        texts,
-        rows.weights(measures),
         rows.faults(
             schema,
             measures,
@@ -479,28 +482,33 @@ def _type(field: Any, column: Any) -> Feature | str:
         return Bool()
     if types.is_temporal(kind):
         return Timestamp(parts=True)
-    if _TIME.search(field.name) and _are_times(column):
+    if _are_times(column, is_named=bool(_TIME.search(field.name))):
         return Timestamp(parts=True)
     is_identifier = types.is_integer(kind) and bool(
         is_encoded or _IDENTIFIER.search(field.name) or _are_hashes(column)
     )
+    is_long = is_identifier and arrays.arrow().compute.max(column).as_py() >= 2**63
     if arrays.is_number(kind) and not is_identifier:
         return Number()
     if distinct > _MOST_DISTINCT * present:
         values = "identifiers" if is_identifier else "texts"
         return f"its {values} almost all differ: {distinct} in {present} rows"
-    return Category(dtype="int64") if is_identifier else Category()
+    return Category(dtype="int64") if is_identifier and not is_long else Category()
 
 
-def _are_times(column: Any) -> bool:
+def _are_times(column: Any, is_named: bool) -> bool:
+    """Whether values are times: texts of dates; or days in digits, and seconds, if so named."""
     pa = arrays.arrow()
     if arrays.is_text(column.type):
-        are_dates = pa.compute.all(pa.compute.match_substring_regex(column, _DAYS)).as_py()
-        return bool(are_dates) and not np.isinf(arrays.numbers(column, Timestamp())).any()
-    if not pa.types.is_integer(column.type):
+        words = arrays.stripped(column)
+        if pa.compute.all(pa.compute.match_substring_regex(words, _DAYS)).as_py():
+            return not np.isinf(arrays.numbers(column, Timestamp())).any()
+        column = numbered(words) if is_named else column
+    if not is_named or not pa.types.is_integer(column.type):
         return False
     ends = pa.compute.min_max(column).as_py()
-    return bool(_SECONDS[0] <= ends["min"] and ends["max"] <= _SECONDS[1])
+    are_in = [low <= ends["min"] and ends["max"] <= high for low, high in (_WRITTEN_DAYS, _SECONDS)]
+    return any(are_in) and not np.isinf(arrays.numbers(column, Timestamp())).any()
 
 
 def _are_hashes(column: Any) -> bool:

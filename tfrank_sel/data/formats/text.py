@@ -12,7 +12,8 @@ from tfrank_sel.data import arrays, letor, lines
 from tfrank_sel.data.arrays import array, arrow, floats
 from tfrank_sel.data.formats.reader import LineReader, Part, opened
 from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, Row, TableReader
-from tfrank_sel.data.lists import Found, ItemList, Rejected
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.table import numbered, readable
 from tfrank_sel.features import REFUSE, Set, Vector
@@ -214,7 +215,9 @@ class JsonlReader(LineReader, TableReader):
     def sample(self, path: str) -> Any:
         numbers, rows = next(_chunks(Part(path)), (np.arange(0), []))
         try:
-            return _parsed(rows, ())
+            table = _parsed(rows, ())
+            _check_exact(table, table.schema.names)
+            return table
         except arrow().ArrowInvalid:
             bad, _, objects = _objects(path, numbers, rows)
             if bad and not objects:
@@ -361,6 +364,5 @@ class LetorReader(LineReader):
         packed = Vector(size=size, missing=REFUSE, within_list=True)
         return Schema({"features": packed}, columns=self.columns)
 
-    def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
-        for unit in letor.scan(part.path, len(schema.names), part.start, part.stop):
-            yield Found(unit) if isinstance(unit, ItemList) else unit
+    def lists(self, part: Part, schema: Schema) -> Iterator[Lists | Rejected]:
+        yield from letor.scan(part.path, len(schema.names), part.start, part.stop)

@@ -210,7 +210,8 @@ class _Outside:
         starts = np.cumsum(items.sizes) - items.sizes
         of_lists = np.count_nonzero(np.logical_or.reduceat(is_outside, starts), axis=0).tolist()
         missing = np.count_nonzero(np.isnan(values), axis=0).tolist()
-        for name, texts in summary.of_features(items.texts, self.features).items():
+        of_texts = np.asarray(items.texts)
+        for name, texts in summary.of_features(of_texts, self.features).items():
             allowed = {text.encode() for text in ("", *self.rules.domains[name])}
             is_free = len(allowed) == 1
             outside.append(0 if is_free else sum(not allowed >= {*x} for x in texts.tolist()))

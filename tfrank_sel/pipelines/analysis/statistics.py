@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfrank_sel import data
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.packed import Items
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
@@ -184,14 +184,14 @@ class Summary:
     """
 
     def __init__(
-        self, read: Callable[[Sequence[bytes]], Items], features: Mapping[str, Feature]
+        self, read: Callable[[Sequence[bytes]], Lists], features: Mapping[str, Feature]
     ) -> None:
         self.read, self.features = read, features
         self.names = preparation.column_names(features)
 
     def create_accumulator(self) -> _Totals:
         none, count = np.zeros([0], int), sum(len(y.numbers(x)) for x, y in self.features.items())
-        return self._totals(Items(none, none, np.zeros([0, count]), np.zeros([0, 0])))
+        return self._totals(Lists.of(none, np.zeros([0, count]), np.zeros([0, 0]), label=none))
 
     def add_input(self, accumulator: _Totals, serialized: Sequence[bytes]) -> _Totals:
         return _merged(accumulator, self._totals(self.read(serialized)))
@@ -212,7 +212,7 @@ class Summary:
         feature = self.features[name]
         return max(SHOWN, feature.max_size if isinstance(feature, Category) else 0)
 
-    def _totals(self, items: Items) -> _Totals:
+    def _totals(self, items: Lists) -> _Totals:
         labels, rows = items.labels, columns(items, self.features)
         of_list, is_item = np.repeat(np.arange(len(items.sizes)), items.sizes), ~np.isnan(labels)
         first = labels[np.repeat(np.cumsum(items.sizes) - items.sizes, items.sizes)]
@@ -231,11 +231,11 @@ class Summary:
             labels=collections.Counter(
                 {f"{x:g}": int(n) for x, n in zip(grades, of_grade, strict=True)}
             ),
-            texts=dict(summary.by_feature(items.texts, self.features)),
+            texts=dict(summary.by_feature(np.asarray(items.texts), self.features)),
         )
 
 
-def columns(items: Items, features: Mapping[str, Feature]) -> np.ndarray:
+def columns(items: Lists, features: Mapping[str, Feature]) -> np.ndarray:
     """Returns the columns of numbers of items, as `preparation.columns`: float64."""
     numbers = tf.constant(items.features, tf.float64)
     return preparation.columns(features, numbers).numpy()

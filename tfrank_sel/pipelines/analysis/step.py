@@ -12,6 +12,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfrank_sel import data
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Schema, tables
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.models.preparation import column_names, columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
@@ -139,13 +140,12 @@ def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
     table = formats.table([str(path)], {}, others=True).columns
     place = (str(path), np.arange(table.num_rows))
     rows = tables.of_table(place, table, Schema(layout.features, columns=roles))
-    lists = np.unique(rows.queries.astype(str), return_inverse=True)[1]
-    order = np.argsort(lists, kind="stable")
-    rows, lists = rows.take(order), lists[order]
-    texts = rows.texts
+    lists = Lists.grouped([rows])
+    texts = lists.texts
     if texts is not None:
         texts = np.array([[x.encode() for x in row] for row in texts], object)
-    yield from _leaks_of(layout, rows.features, texts, rows.labels, lists, gates)
+    of_list = np.repeat(np.arange(len(lists)), lists.sizes)
+    yield from _leaks_of(layout, lists.features, texts, lists.labels, of_list, gates)
 
 
 def _leaks_of(

@@ -17,11 +17,12 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.formats import Schema, rows
-from tfrank_sel.data.formats.rows import Rows
+from tfrank_sel.data.formats import Schema
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.table import Table
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.ingestion import findings, shards, stored_lists
-from tfrank_sel.pipelines.ingestion.reading import NOWHERE, Listed, Numbered, Reading, Store
+from tfrank_sel.pipelines.ingestion.reading import Listed, Numbered, Reading, Store
 from tfrank_sel.pipelines.runners import beams
 
 
@@ -178,12 +179,12 @@ def _lists(numbered: Numbered, reading: Reading) -> Iterator[Any]:
 
 
 def _rows(numbered: Numbered, reading: Reading) -> Iterator[Any]:
-    """As `Reading.rows`, by split and query."""
+    """As `Reading.rows`, by split and query, with the number of the source."""
     for name, value in reading.rows(numbered):
         if name == "found":
             split, table = value
-            for query, of_query in rows.by_query(table):
-                yield (split or "", query), _compact(of_query)
+            for query, of_query in Lists.grouped([table]).tables():
+                yield (split or "", query), (numbered[0], *_compact(of_query))
         else:
             yield TaggedOutput(name, value)
 
@@ -192,34 +193,37 @@ def _joined(
     grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], reading: Reading
 ) -> list[Listed]:
     (split, query), parts = grouped
-    item_list = rows.joined((_expanded(query, x, reading.layout) for x in parts), reading.layout)
-    return [(split or None, NOWHERE, item_list)]
+    in_order = sorted(parts, key=lambda part: (part[0], np.frombuffer(part[1], np.int64)[0]))
+    tables = [_expanded(query, part[1:], reading.layout) for part in in_order]
+    return [(split or None, None, Lists.grouped(tables, reading.layout))]
 
 
-def _compact(table: Rows) -> tuple[Any, ...]:
+def _compact(table: Table) -> tuple[Any, ...]:
     """Returns rows of one query as a few bytes and strings, which Beam encodes compactly."""
-    file, numbers = table.place
     context = tuple(values[:1].tolist()[0] for values in table.context.values())
-    arrays = (numbers.astype(np.int64), table.labels, np.ascontiguousarray(table.features))
-    ids = tuple(table.doc_ids) if any(table.doc_ids) else None
+    numbers, features = table.place[1].astype(np.int64), np.ascontiguousarray(table.features)
+    arrays = (numbers, table["label"], features)
+    ids = tuple(table["item"]) if any(table["item"]) else None
     texts = None if table.texts is None else tuple(table.texts.ravel().tolist())
-    weights = None if table.weights is None else table.weights.tobytes()
-    return (file, *(values.tobytes() for values in arrays), ids, context, texts, weights)
+    weights = table["weight"].tobytes() if "weight" in table.roles else None
+    return (*(values.tobytes() for values in arrays), ids, context, texts, weights)
 
 
-def _expanded(query: str, parts: tuple[Any, ...], layout: Schema) -> Rows:
+def _expanded(query: str, parts: tuple[Any, ...], layout: Schema) -> Table:
     """Returns the rows of a query from the result of `_compact`."""
-    file, numbers, labels, features, ids, context, texts, weights = parts
-    of_query = zip(layout.context, context, strict=True)
-    values = np.frombuffer(labels, np.float32)
-    rows = len(values)
-    return Rows(
-        (file, np.frombuffer(numbers, np.int64)),
-        np.array([query], np.object_),
-        values,
-        np.frombuffer(features, np.float32).reshape(rows, len(layout.names)),
-        np.array(ids or [""] * rows, np.object_),
-        {name: np.array([value], np.object_) for name, value in of_query},
-        None if texts is None else np.array(texts, np.object_).reshape(rows, len(layout.texts)),
-        None if weights is None else np.frombuffer(weights, np.float32),
-    )
+    numbers, labels, features, ids, context, texts, weights = parts
+    label = np.frombuffer(labels, np.float32)
+    rows = len(label)
+    roles = {
+        "query": np.full(rows, query, np.object_),
+        "item": np.array(ids or [""] * rows, np.object_),
+        "label": label,
+    }
+    if weights is not None:
+        roles["weight"] = np.frombuffer(weights, np.float32)
+    matrix = np.frombuffer(features, np.float32).reshape(rows, len(layout.names))
+    if texts is not None:
+        texts = np.array(texts, np.object_).reshape(rows, len(layout.texts))
+    values = zip(layout.context, context, strict=True)
+    of_query = {name: np.full(rows, value, np.object_) for name, value in values}
+    return Table(("", np.frombuffer(numbers, np.int64)), roles, matrix, texts, of_query)

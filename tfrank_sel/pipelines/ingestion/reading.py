@@ -15,9 +15,10 @@ import numpy as np
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
-from tfrank_sel.data.formats import Part, Reader, RowReader, Schema, rows
-from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.data.formats import Part, Reader, RowReader, Schema
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import Rejected
+from tfrank_sel.data.table import Table
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.ingestion import findings, shards, stored_lists
 
@@ -27,8 +28,9 @@ _PIECES = 64  # of the queries, if there are more
 _STRING = 80  # bytes
 
 Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
-NOWHERE = (0, 0)  # place of a list of grouped rows: each query occurs once
-Listed = tuple[str | None, findings.Place, Found]  # split, place and list
+# split of lists, number of their source, and number of the first in it; None if rows were grouped,
+# so that each query occurs once
+Listed = tuple[str | None, findings.Place | None, Lists]
 
 
 class Some:
@@ -38,9 +40,9 @@ class Some:
         self.found, self.items = list[Listed](), 0
 
     def add(self, listed: Listed) -> Iterator[tuple[str, list[Listed]]]:
-        """Adds a list, and yields all that are held if they are enough."""
+        """Adds lists, and yields all that are held if they are enough."""
         self.found.append(listed)
-        self.items += len(listed[2].item_list.labels)
+        self.items += int(listed[2].sizes.sum())
         if self.items >= ITEMS:
             yield from self.left()
 
@@ -78,8 +80,8 @@ class Reading:
             if isinstance(unit, Rejected):
                 yield "bad", unit
                 continue
-            number += 1
-            place = index, part_number * findings.LISTS + number
+            place = index, part_number * findings.LISTS + number + 1
+            number += len(unit)
             yield from some.add((split, place, unit))
         yield from some.left()
         yield "lists", (index, part_number, number)
@@ -116,14 +118,17 @@ class Store:
     def records(self, lists: Sequence[Listed]) -> Iterator[tuple[str, shards.Key, bytes]]:
         """Yields split, key and record of each list with an item."""
         by_split = collections.defaultdict[str, list[data.ItemList]](list)
-        for split, place, listed in lists:
-            query = findings.hash_of(listed.item_list.query_id)
-            split = split or findings.split_of(query, self.shares)
-            by_split[split].append(listed.item_list)
-            self.queries[split].extend((query, *place))
-            if len(listed.item_list.labels):
-                key = (*divmod(place[1], findings.LISTS), query)
-                yield split, key, stored_lists.serialize(listed, self.spec)
+        for given, place, found in lists:
+            for number, one in enumerate(found):
+                query = findings.hash_of(one.query_id)
+                split = given or findings.split_of(query, self.shares)
+                by_split[split].append(one)
+                source, first = place or (0, -number)
+                self.queries[split].extend((query, source, first + number))
+                if len(one.labels):
+                    key = (*divmod(first + number, findings.LISTS), query)
+                    context = {name: values[number] for name, values in found.context.items()}
+                    yield split, key, stored_lists.serialize(one, context, self.spec)
         for split, of_split in by_split.items():
             self.counts[split] += findings.Counts.of(of_split)
 
@@ -136,63 +141,60 @@ class Store:
                 yield part, (split, places[parts == part])
 
 
-class SplitRows:
+def grouped(
+    units: Iterable[tuple[str, Any]], schema: Schema, folder: str
+) -> Iterator[tuple[str, Any]]:
     """Groups rows of any order by split and query; on disk if they are many.
 
     Args:
+        units: Splits and rows as `"found"`, and others, which are passed on.
+        schema: Schema of the lists.
         folder: A temporary folder on this machine.
+
+    Yields:
+        All lists, as `Reading.lists`, and the other units.
     """
-
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
-        self.held = list[tuple[str | None, Rows]]()
-        self.size = 0
-
-    def add(self, split: str | None, table: Rows) -> None:
-        """Adds rows of a split."""
+    held, size = list[tuple[str | None, Table]](), 0
+    for name, value in units:
+        if name != "found":
+            yield name, value
+            continue
+        held.append(value)
+        table = value[1]
         texts = 0 if table.texts is None else table.texts.size
-        self.size += table.features.nbytes + _STRING * (texts + 2 * len(table.queries))
-        self.held.append((split, table))
-        if self.size >= HELD:
-            self._put_off()
-
-    def lists(self, schema: Schema) -> Iterator[tuple[str | None, Found]]:
-        """Yields all lists and their splits."""
-        if not any(self.folder.iterdir()):
-            yield from _grouped(self.held, schema)
-            return
-        self._put_off()
-        for path in sorted(self.folder.iterdir()):
-            yield from _grouped(_pickled(path), schema)
-
-    def _put_off(self) -> None:
-        """Writes the rows to a file for each piece of the queries."""
-        for split, table in self.held:
-            queries = (zlib.crc32(query.encode()) for query in table.queries.tolist())
-            pieces = np.fromiter(queries, np.int64, len(table.queries)) % _PIECES
-            for piece in np.unique(pieces).tolist():
-                with (self.folder / f"{piece:03d}").open("ab") as file:
-                    pickle.dump((split, table.take(np.flatnonzero(pieces == piece))), file)
-        self.held, self.size = [], 0
+        size += table.features.nbytes + _STRING * (texts + 2 * len(table))
+        if size >= HELD:
+            _put_off(held, Path(folder))
+            held, size = [], 0
+    files = sorted(Path(folder).iterdir())
+    if files and held:
+        _put_off(held, Path(folder))
+    some = Some()
+    for of_piece in map(_pickled, sorted(Path(folder).iterdir())) if files else [held]:
+        by_split = collections.defaultdict[str | None, list[Table]](list)
+        for split, table in of_piece:
+            by_split[split].append(table)
+        for split, of_split in by_split.items():
+            for lists in Lists.grouped(of_split, schema).pieces(ITEMS):
+                yield from some.add((split, None, lists))
+    yield from some.left()
 
 
-def _pickled(path: Path) -> Iterator[tuple[str | None, Rows]]:
+def _put_off(held: Iterable[tuple[str | None, Table]], folder: Path) -> None:
+    """Writes rows to a file for each piece of the queries."""
+    for split, table in held:
+        queries = (zlib.crc32(query.encode()) for query in table["query"].tolist())
+        pieces = np.fromiter(queries, np.int64, len(table)) % _PIECES
+        for piece in np.unique(pieces).tolist():
+            with (folder / f"{piece:03d}").open("ab") as file:
+                pickle.dump((split, table.take(np.flatnonzero(pieces == piece))), file)
+
+
+def _pickled(path: Path) -> Iterator[tuple[str | None, Table]]:
     size = path.stat().st_size
     with path.open("rb") as file:
         while file.tell() < size:
             yield pickle.load(file)
-
-
-def _grouped(
-    held: Iterable[tuple[str | None, Rows]], schema: Schema
-) -> Iterator[tuple[str | None, Found]]:
-    by_split = collections.defaultdict[str | None, list[Rows]](list)
-    for split, table in held:
-        by_split[split].append(table)
-    for split, of_split in by_split.items():
-        for listed in rows.grouped(of_split, schema):
-            assert isinstance(listed, Found)
-            yield split, listed
 
 
 def ingest(
@@ -245,21 +247,12 @@ def ingest(
 
 def _read(reading: Reading, parts: Iterable[Numbered], pieces: str) -> Iterator[tuple[str, Any]]:
     """As `Reading.lists` of all parts, grouped if they must be."""
-    if not reading.is_grouped:
+    if reading.is_grouped:
+        units = (unit for part in parts for unit in reading.rows(part))
+        yield from grouped(units, reading.layout, pieces)
+    else:
         for part in parts:
             yield from reading.lists(part)
-        return
-    groups = SplitRows(pieces)
-    for part in parts:
-        for name, value in reading.rows(part):
-            if name == "bad":
-                yield name, value
-            else:
-                groups.add(*value)
-    some = Some()
-    for split, listed in groups.lists(reading.layout):
-        yield from some.add((split, NOWHERE, listed))
-    yield from some.left()
 
 
 def _lines(path: str) -> Iterator[Any]:

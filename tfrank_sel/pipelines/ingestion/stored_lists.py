@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfrank_sel import data
 from tfrank_sel.data import batching, packed, stores
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.lists import Found
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.files import folders
@@ -44,14 +44,16 @@ def files(shard: str) -> list[str]:
     return [shard] if stores.is_file(shard) else stores.glob(shard)
 
 
-def serialize(listed: Found, spec: data.FeatureSpec) -> bytes:
+def serialize(
+    item_list: data.ItemList, context: Mapping[str, str | float], spec: data.FeatureSpec
+) -> bytes:
     """Returns the record of a list: a `tf.train.Example`.
 
     Args:
-        listed: The list. Each part of its context is one more feature of the example.
+        item_list: The list.
+        context: Other values of its query, each one more feature of the example.
         spec: Names of the parts and number of features.
     """
-    item_list = listed.item_list
     record = packed.serialize(
         item_list.features,
         spec,
@@ -61,10 +63,10 @@ def serialize(listed: Found, spec: data.FeatureSpec) -> bytes:
         texts=item_list.texts if spec.num_texts else None,
         weights=item_list.weights if spec.weight else None,
     )
-    if not listed.context:
+    if not context:
         return record
     example = tf.train.Example()
-    for name, value in listed.context.items():
+    for name, value in context.items():
         feature = example.features.feature[name]
         if isinstance(value, str):
             feature.bytes_list.value.append(value.encode())
@@ -130,7 +132,7 @@ def batches(
     )
 
 
-def items(serialized: Sequence[bytes], spec: data.FeatureSpec) -> packed.Items:
+def items(serialized: Sequence[bytes], spec: data.FeatureSpec) -> Lists:
     """Returns the items of records."""
     return packed.items(tf.constant(serialized, tf.string), spec)
 

@@ -23,7 +23,7 @@ from tfx.v1.dsl.components import (
 )
 
 from tfrank_sel import models
-from tfrank_sel.data.packed import Items
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.pipelines.analysis import drift, gates as gating
 from tfrank_sel.pipelines.analysis.gates import GateError
@@ -84,13 +84,13 @@ def Scaling(  # noqa: N802
     io_utils.write_string_file(os.path.join(scaling.uri, base_models.SCALING), json.dumps(config))
 
 
-def items(serialized: Sequence[bytes], layout: SequenceSchema) -> Items:
+def items(serialized: Sequence[bytes], layout: SequenceSchema) -> Lists:
     """Returns the items of serialized lists."""
     inputs, labels, *_ = layout.inputs(tf.constant(serialized))
     arrays = {name: x.numpy() for name, x in inputs.items()}
     mask = arrays["mask"]
     texts = arrays["texts"][mask] if "texts" in arrays else np.zeros([mask.sum(), 0], object)
-    return Items(mask.sum(axis=1), labels.numpy()[mask], arrays["features"][mask], texts)
+    return Lists.of(mask.sum(axis=1), arrays["features"][mask], texts, label=labels.numpy()[mask])
 
 
 def described(

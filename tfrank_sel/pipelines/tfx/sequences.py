@@ -19,7 +19,7 @@ from tfrank_sel import data
 from tfrank_sel.data import parsing, typed, writing
 from tfrank_sel.data.formats import Columns, Part, records as parsed_records, rows
 from tfrank_sel.data.formats.binary import SequenceExampleReader
-from tfrank_sel.data.lists import Found
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.spec import ListFeatures, from_schema
 from tfrank_sel.features import MISSING_INTEGER
@@ -249,7 +249,7 @@ def requests(patterns: Sequence[str], layout: SequenceSchema, count: int) -> lis
     """
     reader = SequenceExampleReader(layout.columns)
     read = (unit for file in _files(patterns) for unit in reader.lists(Part(file), layout))
-    lists = (x.item_list for x in read if isinstance(x, Found) and len(x.item_list.labels))
+    lists = (x for found in read if isinstance(found, Lists) for x in found if len(x.labels))
     return [request(unit, layout) for unit in itertools.islice(lists, count)]
 
 
