@@ -302,7 +302,7 @@ def adjacent(
     *,
     is_first: bool = True,
 ) -> Iterator[Lists | Rejected]:
-    """Makes lists from rows whose queries are adjacent, with one list in memory.
+    """Makes lists from rows whose queries are adjacent, with one list in memory, or some rows.
 
     Args:
         chunks: The rows of a part of a file.
@@ -315,19 +315,30 @@ def adjacent(
             yield run
         else:
             table = concatenated(run[1])
-            yield Lists.of_rows(table, np.array([len(table)]), schema)
+            sizes = np.diff(_starts(table), append=len(table))
+            yield Lists.of_rows(table, sizes, schema)
 
 
-def _pieces(chunks: Iterable[Table | Rejected]) -> Iterator[tuple[str, Table] | Rejected]:
+def _starts(table: Table) -> np.ndarray:
+    """The first row of each run of rows of one query."""
+    queries = table["query"]
+    return np.flatnonzero(np.concatenate([[len(queries) > 0], queries[1:] != queries[:-1]]))
+
+
+def _pieces(chunks: Iterable[Table | Rejected]) -> Iterator[tuple[Any, Table] | Rejected]:
+    """The rows of the first query and of the last one, and whole lists between as one piece."""
     for table in chunks:
         if isinstance(table, Rejected):
             yield table
             continue
-        queries = table["query"]
-        ends = np.flatnonzero(queries[1:] != queries[:-1]) + 1
-        for start, end in itertools.pairwise([0, *ends.tolist(), len(queries)]):
-            if end > start:
-                yield str(queries[start]), table.take(slice(start, end))
+        starts = _starts(table)
+        for row in starts[:1].tolist():
+            end = int(starts[1]) if len(starts) > 1 else len(table)
+            yield table["query"][row], table.take(slice(row, end))
+        if len(starts) > 2:
+            yield object(), table.take(slice(int(starts[1]), int(starts[-1])))
+        for row in starts[1:][-1:].tolist():
+            yield table["query"][row], table.take(slice(row, None))
 
 
 def grouped(chunks: Iterable[Table | Rejected], schema: Schema) -> Iterator[Lists | Rejected]:
@@ -362,8 +373,8 @@ def groups(keys: Iterable[Hashable]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def runs(
-    own: Iterable[tuple[str, Piece] | Rejected],
-    rest: Iterable[tuple[str, Piece] | Rejected] = (),
+    own: Iterable[tuple[Any, Piece] | Rejected],
+    rest: Iterable[tuple[Any, Piece] | Rejected] = (),
     *,
     is_first: bool = True,
 ) -> Iterator[tuple[str, list[Piece]] | Rejected]:
