@@ -22,7 +22,7 @@ from tfrank_sel.data.formats.binary import (
     SequenceExampleReader,
 )
 from tfrank_sel.data.formats.reader import Part as Part, Reader as Reader, RowReader as RowReader
-from tfrank_sel.data.formats.tables import TableReader as TableReader, whole as join
+from tfrank_sel.data.formats.tables import TableReader as TableReader, common_columns
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
 from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.rejections import InputError, Rejected
@@ -196,8 +196,8 @@ def table(
     paths = _paths(source)
     if paths is None:
         with readable(place):
-            whole = of_frame(source)
-        there = whole.schema.names
+            frame = of_frame(source)
+        there = frame.schema.names
     else:
         kind = _of_tables(paths, format)
         there = names(paths, format) if optional else []
@@ -207,8 +207,8 @@ def table(
         check(place, there, needed)
         counts = {x: there.count(x) for x in there} if others else {}
         left_out = {x: f"{n} columns have this name" for x, n in counts.items() if n > 1}
-        kinds = {x: whole.schema.field(x).type for x in counts if x not in left_out}
-        chunks: Iterable[Any] = [(place, np.arange(whole.num_rows), whole)]
+        kinds = {x: frame.schema.field(x).type for x in counts if x not in left_out}
+        chunks: Iterable[Any] = [(place, np.arange(frame.num_rows), frame)]
     else:
         sample, left_out = kind.sampled(paths, needed) if others else (arrow().table({}), {})
         kinds = {x.name: x.type for x in sample.schema}
@@ -218,7 +218,7 @@ def table(
         chunks = (x for path in paths for x in kind.read(Part(path), needed, list(kinds)))
     parts = list(data_table.read(chunks, roles, kinds, rejected))
     with readable(place if paths is None else paths[0], "columns of one type in all files"):
-        columns, lacking = join([(part.place[0], part.columns) for part in parts])
+        columns, lacking = common_columns([(part.place[0], part.columns) for part in parts])
     texts = {name: arrow().string() for role, name in roles.items() if data_table.is_id(role)}
     return dataclasses.replace(
         data_table.concatenated(parts or [data_table.empty(roles)]),

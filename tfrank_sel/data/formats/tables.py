@@ -99,7 +99,7 @@ class TableReader(RowReader):
             if (first := next((x for x in tables if x.num_rows), None)) is not None:
                 there = [name for name in names if name in first.schema.names]
                 chunks.append(pa.table({name: first[name] for name in there}))
-        return whole(list(enumerate(chunks)))[0] if chunks else schema.empty_table()
+        return common_columns(list(enumerate(chunks)))[0] if chunks else schema.empty_table()
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         sample, left_out = self.sampled(paths, self.columns.required)
@@ -133,7 +133,7 @@ class TableReader(RowReader):
             once = [i for i, x in enumerate(sample.schema.names) if x not in counts]
             samples[path] = sample.select(once)
         filled = [(path, table) for path, table in samples.items() if table.num_rows]
-        sample, of_some = whole(filled or list(samples.items()))
+        sample, of_some = common_columns(filled or list(samples.items()))
         return sample, {**of_some, **left_out}
 
     def infer(self, paths: Sequence[str]) -> Schema:
@@ -394,7 +394,7 @@ def _codes(column: Any) -> Any:
     return encoded.indices.to_numpy(zero_copy_only=False)
 
 
-def whole(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, str]]:
+def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, str]]:
     """Joins samples of files to one table.
 
     Args:

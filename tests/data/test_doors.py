@@ -1,0 +1,214 @@
+"""Identifiers and times of all kinds through every door that takes a table: one value, or refused.
+
+The expected texts stand here as they are written by hand; no door is the measure of another.
+"""
+
+import csv
+import datetime
+import decimal
+import json
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pytest
+from pyarrow import feather, parquet
+
+from tfrank_sel import clicks, data, metrics
+from tfrank_sel.data import Sequences, formats, frames
+from tfrank_sel.estimator.lists import groups_of
+from tfrank_sel.models.als import RGFactorizer
+
+DAY = datetime.date(2024, 2, 29)
+NOON = datetime.datetime(2024, 2, 29, 12, 30)
+# a column of two identifiers, and their texts; None if they are refused
+IDS = {
+    "integers": (pa.array([12, 7]), ["12", "7"]),
+    "unsigned": (pa.array([2**63 + 13, 2**63 + 11], pa.uint64()), [str(2**63 + 13), str(2**63 + 11)]),
+    "floats": (pa.array([12.0, 7.0]), ["12", "7"]),
+    "narrow floats": (pa.array(np.array([12, 7], np.float16)), ["12", "7"]),
+    "32 bits from 2^24": (pa.array(np.array([2**24, 7], np.float32)), None),
+    "16 bits from 2^11": (pa.array(np.array([2**11, 7], np.float16)), None),
+    "64 bits from 2^53": (pa.array([2.0**53, 7.0]), None),
+    "leading zeros": (pa.array(["007", "7"]), ["007", "7"]),
+    "exponents": (pa.array(["1e5", "100000"]), ["1e5", "100000"]),
+    "categories": (pa.array(["b", "a"]).dictionary_encode(), ["b", "a"]),
+    "bytes": (pa.array([b"b", b"a"]), ["b", "a"]),
+    "decimals": (pa.array([decimal.Decimal("12"), decimal.Decimal("7")]), ["12", "7"]),
+    "days": (pa.array([DAY, datetime.date(2024, 3, 1)]), ["2024-02-29", "2024-03-01"]),
+    "accents": (pa.array(["Köln", "𝄞 clef"]), ["Köln", "𝄞 clef"]),
+    "missing": (pa.array(["a", None]), None),
+    "empty": (pa.array(["a", ""]), None),
+}
+# a column of two times, of which the second is earlier by less than can be seen when rounded
+TIMES = {
+    "seconds": pa.array([1_709_209_800, 1_709_209_799]),
+    "days in digits": pa.array([20240301, 20240229]),
+    "nanoseconds": pa.array([1_709_209_800_000_000_001, 1_709_209_800_000_000_000]),
+    "floats": pa.array([1_709_209_800.5, 1_709_209_800.25]),
+    "dates": pa.array([datetime.date(2024, 3, 1), DAY]),
+    "milliseconds": pa.array([1_709_209_800_002, 1_709_209_800_001], pa.timestamp("ms")),
+    "zones": pa.array([NOON, NOON - datetime.timedelta(microseconds=1)], pa.timestamp("us", "UTC")),
+    "texts": pa.array(["2024-02-29T12:30:00.002Z", "2024-02-29T12:30:00.001Z"]),
+    "missing": pa.array([NOON, None], pa.timestamp("ms")),
+    "words": pa.array(["today", "yesterday"]),
+}
+NO_TIMES = {"missing", "words"}
+FORMATS = ("parquet", "arrow", "csv", "tsv", "jsonl")
+
+
+def written(folder, columns, suffix):
+    """A file of a format; None if it does not hold the values."""
+    path = folder / f"log.{suffix}"
+    table = pa.table(columns)
+    if suffix == "parquet":
+        parquet.write_table(table, path)
+    elif suffix == "arrow":
+        feather.write_feather(table, path, compression="zstd")
+    else:
+        narrow = {pa.float16(), pa.float32()}  # which texts have not
+        if narrow & {x.type for x in table.columns} or pa.types.is_binary(table["id"].type):
+            return None
+        rows = table.to_pylist()
+        if suffix == "jsonl":
+            path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
+        else:
+            with path.open("w", newline="") as file:
+                writer = csv.writer(file, delimiter="," if suffix == "csv" else "\t")
+                writer.writerows([list(columns), *(row.values() for row in rows)])
+    return path
+
+
+def in_memory(columns):
+    """A table in each form that a program may have it in."""
+    table = pa.table(columns)
+    yield "arrow", table
+    yield "pandas", table.to_pandas()
+    yield "mapping", {name: x.to_pylist() for name, x in columns.items()}
+    yield "dicts", table.to_pylist()
+    try:
+        yield "polars", polars.from_arrow(table)
+    except pa.ArrowException:  # it has no such type
+        pass
+
+
+def by_table(source):
+    return list(formats.table(source, {"item": "id"})["item"])
+
+
+def by_lists(source):
+    if isinstance(source, (str, list)) or hasattr(source, "suffix"):
+        if not hasattr(source, "suffix"):
+            pytest.skip("frames are no lists of dicts")
+        found = data.read(source, query="id", label="label", features=["score"])
+    else:
+        found = frames.lists(source, query="id", label="label", features=["score"])
+    return [one.query_id for one in found]
+
+
+def by_log(source):
+    log = clicks.Log.of(source, query="id", item="id", click="label")
+    return [str(log.query_ids[i]) for i in log.queries]
+
+
+def by_run(source):
+    if hasattr(source, "suffix"):
+        source = formats.table(source, {}, others=True).columns
+    renamed = pa.table(dict(source)) if isinstance(source, dict) else source
+    run = metrics.run_of(of_names(renamed, {"id": "doc_id", "query": "query_id"}))
+    return list(run["q"])
+
+
+def of_names(source, names):
+    if isinstance(source, list):
+        return [{names.get(x, x): y for x, y in row.items()} for row in source]
+    if isinstance(source, pa.Table):
+        return source.rename_columns([names.get(x, x) for x in source.column_names])
+    return source.rename(columns=names) if isinstance(source, pd.DataFrame) else source.rename(names)
+
+
+def by_sequences(source):
+    found = Sequences.read(source, user="query", item="id", time="position")
+    return [found.item_ids[number - 1] for number in found.items]
+
+
+def by_factors(source):
+    if hasattr(source, "suffix"):
+        source = formats.table(source, {}, others=True).columns
+    if isinstance(source, (dict, list)):
+        source = pa.Table.from_pylist(source) if isinstance(source, list) else pa.table(source)
+    pairs = of_names(source, {"query": "user", "id": "item"})
+    chosen = pairs.select(["user", "item"]) if hasattr(pairs, "select") else pairs[["user", "item"]]
+    model = RGFactorizer(num_factors=1, sweeps=1, regularization=1.0).fit(chosen)
+    return sorted(map(str, model.item_ids_))
+
+
+DOORS = {x.__name__: x for x in (by_table, by_lists, by_log, by_run, by_sequences)}
+
+
+def attempt(door, source):
+    """What a door finds, or None for an error of one line."""
+    try:
+        return door(source)
+    except ValueError as error:
+        assert "\n" not in str(error), error
+        return None
+
+
+def columns_of(values):
+    return {
+        "id": values,
+        "query": pa.array(["q", "q"]),
+        "position": pa.array([1, 2]),
+        "label": pa.array([1, 0]),
+        "score": pa.array([2.5, 1.5]),
+    }
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", IDS)
+def test_an_identifier_has_one_text_by_every_door(tmp_path, kind, door):
+    values, texts = IDS[kind]
+    columns = columns_of(values)
+    for suffix in FORMATS:
+        if (path := written(tmp_path, columns, suffix)) is not None:
+            assert attempt(DOORS[door], path) == texts, suffix
+    for name, source in in_memory(columns):
+        if door == "by_lists" and name == "dicts":
+            continue
+        wide = name in ("mapping", "dicts") and kind in ("32 bits from 2^24", "16 bits from 2^11")
+        expected = [str(int(values[0].as_py())), "7"] if wide else texts  # Python's floats
+        assert attempt(DOORS[door], source) == expected, name
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_rows_are_sorted_by_times_before_these_are_rounded(tmp_path, kind):
+    columns = {
+        "id": pa.array(["later", "sooner"]),
+        "user": pa.array(["u", "u"]),
+        "time": TIMES[kind],
+    }
+    paths = [x for suffix in FORMATS if (x := written(tmp_path, columns, suffix)) is not None]
+    sources = [*paths, *(x for _, x in in_memory(columns))]
+
+    def in_order(source):
+        found = Sequences.read(source, item="id")
+        return [found.item_ids[number - 1] for number in found.items]
+
+    for source in sources:
+        expected = None if kind in NO_TIMES else ["sooner", "later"]
+        assert attempt(in_order, source) == expected, source
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_identifiers_of_queries_group_rows_of_arrays(kind):
+    values, texts = IDS[kind]
+    column = values.to_pandas()
+    try:
+        sizes, _ = groups_of(2, column, None)
+    except ValueError:
+        assert texts is None
+    else:
+        assert texts is not None
+        assert sizes.tolist() == [1, 1]
