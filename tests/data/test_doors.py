@@ -25,7 +25,10 @@ NOON = datetime.datetime(2024, 2, 29, 12, 30)
 # a column of two identifiers, and their texts; None if they are refused
 IDS = {
     "integers": (pa.array([12, 7]), ["12", "7"]),
-    "unsigned": (pa.array([2**63 + 13, 2**63 + 11], pa.uint64()), [str(2**63 + 13), str(2**63 + 11)]),
+    "unsigned": (
+        pa.array([2**63 + 13, 2**63 + 11], pa.uint64()),
+        [str(2**63 + 13), str(2**63 + 11)],
+    ),
     "floats": (pa.array([12.0, 7.0]), ["12", "7"]),
     "narrow floats": (pa.array(np.array([12, 7], np.float16)), ["12", "7"]),
     "32 bits from 2^24": (pa.array(np.array([2**24, 7], np.float32)), None),
@@ -67,8 +70,11 @@ def written(folder, columns, suffix):
     elif suffix == "arrow":
         feather.write_feather(table, path, compression="zstd")
     else:
-        narrow = {pa.float16(), pa.float32()}  # which texts have not
-        if narrow & {x.type for x in table.columns} or pa.types.is_binary(table["id"].type):
+        kind = table["id"].type
+        # which texts have not, or as they stand: 12.0 is another name than 12
+        if pa.types.is_binary(kind) or (pa.types.is_floating(kind) and suffix != "jsonl"):
+            return None
+        if kind in (pa.float16(), pa.float32()):
             return None
         rows = table.to_pylist()
         if suffix == "jsonl":
@@ -125,7 +131,9 @@ def of_names(source, names):
         return [{names.get(x, x): y for x, y in row.items()} for row in source]
     if isinstance(source, pa.Table):
         return source.rename_columns([names.get(x, x) for x in source.column_names])
-    return source.rename(columns=names) if isinstance(source, pd.DataFrame) else source.rename(names)
+    return (
+        source.rename(columns=names) if isinstance(source, pd.DataFrame) else source.rename(names)
+    )
 
 
 def by_sequences(source):

@@ -57,17 +57,31 @@ def array(column: Any, *, may_be_lists: bool = True) -> Any:
         >>> array([[1, 2], [3, "x"], 4]).to_pylist()
         [['1', '2'], ['3', 'x'], ['4']]
     """
+    try:
+        return uniform(column)
+    except (arrow().ArrowException, OverflowError, UnicodeError):
+        items = list(column)
     pa = arrow()
-    is_matrix = isinstance(column, np.ndarray) and column.ndim > 1
-    items = list(column) if is_matrix else column
-    for kind in (None, pa.uint64()):  # integers beyond 63 bits are not found out
-        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError):
-            return pa.array(items, kind, from_pandas=True)
-    items = list(column)
     if may_be_lists and any(isinstance(x, list | tuple | np.ndarray) for x in items):
         lists = [None if x is None else x if np.ndim(x) else [x] for x in items]
         return pa.array([None if x is None else list(map(text, x)) for x in lists], _texts_type())
     return pa.array([text(x) for x in items], pa.string())
+
+
+def uniform(column: Any) -> Any:
+    """Returns values of one type as an Arrow array.
+
+    Raises:
+        pyarrow.ArrowException: If they are of several types; a matrix is a column of lists.
+        OverflowError: If they are integers beyond 64 bits.
+    """
+    pa = arrow()
+    is_matrix = isinstance(column, np.ndarray) and column.ndim > 1
+    items = list(column) if is_matrix else column
+    try:
+        return pa.array(items, from_pandas=True)
+    except OverflowError:  # more than 63 bits
+        return pa.array(items, pa.uint64(), from_pandas=True)
 
 
 def _texts_type() -> Any:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfrank_sel.data.arrays import array, arrow
+from tfrank_sel.data.arrays import array, uniform
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.lists import ItemList, Lists, grouped, strict
 from tfrank_sel.data.rejections import InputError
@@ -83,7 +83,7 @@ def lists(
 
 def _lists(frame: Any, columns: Columns) -> Lists:
     with readable("frame"):
-        table = of_frame(frame, array if columns.types else arrow().array)
+        table = of_frame(frame, array if columns.types else uniform)
         schema = tables.infer({"frame": table.schema}, columns)
         place = ("frame", np.arange(table.num_rows))
         items = tables.of_table(place, table, schema)
