@@ -309,9 +309,9 @@ def encoded(values: Any, *, sort: bool = False) -> tuple[np.ndarray, np.ndarray]
     array = column.combine_chunks() if hasattr(column, "chunks") else column
     array = array.dictionary_encode()
     distinct = array.dictionary.to_numpy(zero_copy_only=False)
-    codes = np.asarray(array.indices, np.int64)
+    codes = np.asarray(array.indices)
     if not sort:
-        return distinct, codes
+        return distinct, codes.astype(np.int64)
     order = np.argsort(distinct, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))

@@ -347,11 +347,11 @@ def tell_partners(what: str, has_partner: np.ndarray, others: str, example: str 
     count, lost = len(has_partner), int(np.sum(~np.asarray(has_partner, bool)))
     of = f"{lost} of {count} {what}"
     if lost and example:
-        of += f", such as {example!r}"
+        of += f", such as {example!r},"
     if 2 * lost > count:
-        raise refusal(f"at least half of the {what} must be among {others}", f"{of}, are not")
+        raise refusal(f"at least half of the {what} must be among {others}", f"{of} are not")
     if lost:
-        warnings.warn(f"{of}, are not among {others}, and are left out", stacklevel=3)
+        warnings.warn(f"{of} are not among {others}, and are left out", stacklevel=3)
 
 
 def _typed(column: Any, kind: Any) -> Any:

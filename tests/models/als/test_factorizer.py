@@ -13,6 +13,7 @@ import tensorflow as tf
 from tests import refusals
 from tests.references import metrics as reference
 from tfrank_sel import export
+from tfrank_sel.data import InputError
 from tfrank_sel.distribution import SingleProcess
 from tfrank_sel.models.als import (
     RG2,
@@ -64,7 +65,9 @@ def test_a_model_that_is_not_fitted_says_so(method, tmp_path):
     assert {x for x in methods if not x.startswith("_")} <= {*UNFITTED, *others}
 
 
-@pytest.mark.parametrize("kind", ["tuple", "array", "sparse", "pandas", "pyarrow"])
+@pytest.mark.parametrize(
+    "kind", ["tuple", "array", "sparse", "pandas", "polars", "pyarrow", "columns", "dicts"]
+)
 def test_every_kind_of_input_is_the_same_matrix(kind):
     named = dict(zip(("user", "item", "gain"), TRIPLES, strict=True))
     expected = sp.csr_matrix((TRIPLES[2], TRIPLES[:2])).toarray()
@@ -73,7 +76,10 @@ def test_every_kind_of_input_is_the_same_matrix(kind):
         "array": lambda: np.stack(TRIPLES, axis=1),
         "sparse": lambda: sp.coo_matrix(expected),
         "pandas": lambda: pytest.importorskip("pandas").DataFrame(named),
+        "polars": lambda: pytest.importorskip("polars").DataFrame(named),
         "pyarrow": lambda: pytest.importorskip("pyarrow").table(named),
+        "columns": lambda: named,
+        "dicts": lambda: [dict(zip(named, row, strict=True)) for row in zip(*TRIPLES, strict=True)],
     }
     np.testing.assert_array_equal(as_matrix(make[kind]()).toarray(), expected)
 
@@ -111,9 +117,26 @@ def test_times_are_no_gains_unless_they_are_named_so(times):
     frame = pytest.importorskip("pandas").DataFrame({"u": USERS, "i": ITEMS, "rated": times})
     with pytest.raises(ValueError, match=r"as third column.* Received: 'rated', such as"):
         as_matrix(frame)
-    for name in ("time", "gain"):
-        named = frame.set_axis(["user", "item", name], axis=1)
+    named = frame.set_axis(["user", "item", "time"], axis=1)
+    assert as_matrix(named).nnz == len(USERS)
+    named = frame.set_axis(["user", "item", "gain"], axis=1)
+    if times.dtype.kind == "M":
+        with pytest.raises(InputError, match="a column 'gain' that can be of type number"):
+            as_matrix(named)
+    else:
         assert as_matrix(named).nnz == len(USERS)
+
+
+@pytest.mark.parametrize("name", ["rating", "count", "timestamp"])
+def test_numbers_that_have_no_role_are_warned_of(name):
+    named = dict(zip(("user", "item", name), TRIPLES, strict=True))
+    for frame in (pytest.importorskip("pandas").DataFrame(named), named):
+        with pytest.warns(UserWarning, match=rf"columns \['{name}'\], which are left out: rename"):
+            assert as_matrix(frame).data.tolist() == [1.0] * len(USERS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gains = {"user": USERS, "item": ITEMS, "gain": TRIPLES[2], "title": ["x"] * len(USERS)}
+        assert as_matrix(gains).data.tolist() == TRIPLES[2].tolist()
 
 
 def test_what_holds_no_interactions_is_refused():
