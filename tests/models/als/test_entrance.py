@@ -1,5 +1,7 @@
 """Interactions at the entrance: narrow dtypes, gaps, new interactions, unknown users."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -72,3 +74,16 @@ def test_numbers_that_are_no_indices_are_refused(column, wrong):
     rows[1, column] = wrong
     with pytest.raises(ValueError, match="must be integers from 0, or ids in a frame"):
         RGFactorizer().fit(rows)
+
+
+@pytest.mark.parametrize("name", ["rating", "count", "timestamp"])
+def test_numbers_that_have_no_role_are_warned_of(name):
+    columns = [0, 0, 1], [0, 1, 1], [5.0, 1.0, 3.0]
+    named = dict(zip(("user", "item", name), columns, strict=True))
+    for frame in (pytest.importorskip("pandas").DataFrame(named), named):
+        with pytest.warns(UserWarning, match=rf"columns \['{name}'\], which are left out: rename"):
+            assert as_matrix(frame).data.tolist() == [1.0] * 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gains = {"user": columns[0], "item": columns[1], "gain": columns[2], "title": ["x"] * 3}
+        assert as_matrix(gains).data.tolist() == [5.0, 1.0, 3.0]

@@ -127,18 +127,6 @@ def test_times_are_no_gains_unless_they_are_named_so(times):
         assert as_matrix(named).nnz == len(USERS)
 
 
-@pytest.mark.parametrize("name", ["rating", "count", "timestamp"])
-def test_numbers_that_have_no_role_are_warned_of(name):
-    named = dict(zip(("user", "item", name), TRIPLES, strict=True))
-    for frame in (pytest.importorskip("pandas").DataFrame(named), named):
-        with pytest.warns(UserWarning, match=rf"columns \['{name}'\], which are left out: rename"):
-            assert as_matrix(frame).data.tolist() == [1.0] * len(USERS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gains = {"user": USERS, "item": ITEMS, "gain": TRIPLES[2], "title": ["x"] * len(USERS)}
-        assert as_matrix(gains).data.tolist() == TRIPLES[2].tolist()
-
-
 def test_what_holds_no_interactions_is_refused():
     with pytest.raises(TypeError, match="Received: str"):
         as_matrix("interactions.csv")
