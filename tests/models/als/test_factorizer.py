@@ -13,7 +13,6 @@ import tensorflow as tf
 from tests import refusals
 from tests.references import metrics as reference
 from tfrank_sel import export
-from tfrank_sel.data import InputError
 from tfrank_sel.distribution import SingleProcess
 from tfrank_sel.models.als import (
     RG2,
@@ -108,23 +107,6 @@ def test_pairs_that_stand_twice_add_up_and_gains_of_zero_go():
 def test_wrong_interactions_are_refused(interactions, message):
     with pytest.raises(ValueError, match=message):
         as_matrix(interactions)
-
-
-@pytest.mark.parametrize(
-    "times", [8.8e8 + USERS, 20240110 + USERS, np.datetime64("2024-01-10") + USERS], ids=str
-)
-def test_times_are_no_gains_unless_they_are_named_so(times):
-    frame = pytest.importorskip("pandas").DataFrame({"u": USERS, "i": ITEMS, "rated": times})
-    with pytest.raises(ValueError, match=r"as third column.* Received: 'rated', such as"):
-        as_matrix(frame)
-    named = frame.set_axis(["user", "item", "time"], axis=1)
-    assert as_matrix(named).nnz == len(USERS)
-    named = frame.set_axis(["user", "item", "gain"], axis=1)
-    if times.dtype.kind == "M":
-        with pytest.raises(InputError, match="a column 'gain' that can be of type number"):
-            as_matrix(named)
-    else:
-        assert as_matrix(named).nnz == len(USERS)
 
 
 def test_what_holds_no_interactions_is_refused():

@@ -13,7 +13,6 @@ from tfrank_sel.models.als import ids
 from tfrank_sel.refusals import received, refusal
 
 Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
-Columns: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 _COLUMNS = ("user", "item", "gain")
 _PLACE = "interactions"
@@ -160,17 +159,17 @@ def read(
     if isinstance(interactions, Interactions):
         return interactions
     if times is not None:
-        times = formats.table({"times": times}, {"time": "times"}, place="`times`")["time"]
-    columns = None if sp.issparse(interactions) else _columns(interactions)
-    is_table = not sp.issparse(interactions) and columns is None
-    if fitted is not None and is_table != (fitted[0] is not None):
+        given = times if np.ndim(times) else [times]
+        times = formats.table({"times": given}, {"time": "times"}, place="`times`")["time"]
+    pairs = _pairs(interactions)
+    if fitted is not None and (pairs is None) != (fitted[0] is not None):
         raise refusal(
             "Interactions must be a frame of ids if, and only if, those of the fit were one",
             type(interactions).__name__,
         )
-    if is_table:
+    if pairs is None:
         return _of_table(interactions, fitted or (None, None), times)
-    return Interactions(interactions if columns is None else columns, times=times)
+    return Interactions(pairs, times=times)
 
 
 def _of_table(source: Any, fitted: ids.Pair, times: NDArray[Any] | None) -> Interactions:
@@ -241,8 +240,10 @@ def _are_times(column: Any) -> bool:
     return bool(len(column)) and float(arrays.doubles(column).min()) >= _TIME
 
 
-def _columns(interactions: Any) -> Columns | None:
-    """Users, items and gains as arrays; None if they are given otherwise."""
+def _pairs(interactions: Any) -> Any:
+    """A sparse matrix as it is, or users, items and gains as arrays; None of a table."""
+    if sp.issparse(interactions):
+        return interactions
     if isinstance(interactions, np.ndarray) and interactions.ndim == 2:
         columns = list(interactions.T)
         if len(columns) > 2:  # gains make numbers of the other columns, too
