@@ -1,6 +1,7 @@
 """Runs and judgements: how they are read, evaluated as by trec_eval, and fused."""
 
 import contextlib
+import functools
 import gzip
 import itertools
 import math
@@ -59,7 +60,7 @@ def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
             file cannot be read or is empty.
     """
     form = "query iteration document relevance"
-    return _read(path, form, 3, int, float.is_integer, "an integer", "judges")
+    return _read(path, form, 3, _integer, "judges")
 
 
 def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
@@ -73,7 +74,7 @@ def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
             the file cannot be read or is empty.
     """
     form = "query Q0 document rank score tag"
-    return _read(path, form, 4, float, math.isfinite, "a finite number as score", "retrieves")
+    return _read(path, form, 4, _finite, "retrieves")
 
 
 @checked
@@ -231,9 +232,7 @@ def _read(
     path: str | pathlib.Path,
     form: str,
     at: int,
-    kind: Callable[[float], T],
-    accepts: Callable[[float], bool],
-    what: str,
+    parse: Callable[[str], T],
     verb: str,
 ) -> dict[str, dict[str, T]]:
     """Reads the field `at` of each line that is neither blank nor a comment, by query and document.
@@ -256,10 +255,10 @@ def _read(
                 documents = records[query] = {}
             elif document in documents:
                 raise FileError(path, line, f"Query {query} {verb} document {document} again.")
-            value = arrays.number(fields[at])
-            if not accepts(value):
-                raise FileError(path, line, received(f"Expected {what}", fields[at]))
-            documents[document] = kind(value)
+            try:
+                documents[document] = parse(fields[at])
+            except ValueError as error:
+                raise FileError(path, line, str(error)) from None
     if line == 0:
         raise FileError(path, 0, received(f"Expected lines of `{form}`", "an empty file"))
     return records
@@ -274,6 +273,21 @@ def opened(path: str | pathlib.Path) -> Iterator[IO[str]]:
             yield file
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
+
+
+@functools.lru_cache  # grades are few
+def _integer(text: str) -> int:
+    value = arrays.number(text)
+    if not value.is_integer():
+        raise refusal("Expected an integer", text)
+    return int(value)
+
+
+def _finite(text: str) -> float:
+    value = arrays.number(text)
+    if not math.isfinite(value):
+        raise refusal("Expected a finite number as score", text)
+    return value
 
 
 def _padded(
@@ -340,11 +354,6 @@ def qrels_of(source: Any) -> Qrels:
 def _nested(source: Any, value: str) -> dict[str, dict[str, float]]:
     records: dict[str, dict[str, float]] = {}
     for query, document, number in zip(*_columns(source, value), strict=True):
-        if not isinstance(number, numbers.Real) or not math.isfinite(number):
-            raise refusal(
-                f"`{value}` must be a finite number",
-                f"{number!r}, query {query}, document {document}",
-            )
         documents = records.setdefault(query, {})
         if document in documents:
             raise ValueError(f"Query {query} has document {document} more than once.")
@@ -381,6 +390,13 @@ def _columns(source: Any, value: str) -> list[list[Any]]:
     else:
         expected = "Expected a path, a dictionary, a table or an iterable of records"
         raise refusal(expected, type(source).__name__)
+    if not {*map(type, values)} <= {int, float} or not np.isfinite(values).all():
+        for query, document, number in zip(*columns, strict=True):
+            if not isinstance(number, numbers.Real) or not math.isfinite(number):
+                raise refusal(
+                    f"`{value}` must be a finite number",
+                    f"{number!r}, query {query}, document {document}",
+                )
     texts = (_identifiers(place, x, y) for x, y in zip(roles.values(), columns[:2], strict=False))
     return [*texts, values]
 
