@@ -1,12 +1,15 @@
 """`data.Sequences`: exact ids, order of time, splits without a leak, and windows."""
 
 import collections
+import datetime
 import itertools
 import pathlib
 import tempfile
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -122,3 +125,53 @@ def test_errors_name_file_column_and_value(
         read(rows, **columns)
     with pytest.raises(ValueError, match="`max_length` must be positive"):
         read([("u", "i", 1)]).windows(0)
+
+
+MOMENTS = [
+    "2024-02-29T12:00:00.75Z",
+    "2024-02-29T12:00:00.25Z",
+    "2024-02-28",
+    "2024-02-29 12:00:01",
+]
+IN_ORDER = ["2", "1", "0", "3"]
+TIMES = {
+    "texts": MOMENTS,
+    **{
+        f"timestamps in {unit}": np.array([x.rstrip("Z") for x in MOMENTS], f"M8[{unit}]")
+        for unit in ("ms", "us", "ns")
+    },
+    "nanoseconds beyond 2^53": [2**60 + 2, 2**60 + 1, 2**60, 2**60 + 3],
+    "numbers in texts": ["11", "9", "2", "100"],
+}
+
+
+@pytest.mark.parametrize("kind", ["columns", "dicts", "arrow", "pandas", "polars", "file"])
+@pytest.mark.parametrize("name", TIMES)
+def test_the_order_is_that_of_the_times_in_any_table(
+    name: str, kind: str, tmp_path: pathlib.Path
+) -> None:
+    columns = {"user": ["u"] * 4, "item": [0.0, 1.0, 2.0, 3.0], "time": TIMES[name]}
+    table = pa.table(columns)
+    parquet.write_table(table, tmp_path / "log.parquet")
+    forms = {
+        "columns": columns,
+        "dicts": table.to_pylist(),
+        "arrow": table,
+        "pandas": pd.DataFrame(columns),
+        "polars": pl.from_arrow(table),
+        "file": tmp_path / "log.parquet",
+    }
+    assert by_user(Sequences.read(forms[kind])) == {"u": IN_ORDER}
+
+
+def test_a_split_is_at_any_time() -> None:
+    sequences = Sequences.read({"user": ["u"] * 4, "item": list("0123"), "time": MOMENTS})
+    first = datetime.datetime(2024, 2, 29, 12, 0, 0, 500_000)
+    utc = first.replace(tzinfo=datetime.UTC)
+    for time in (first, utc, utc.timestamp(), str(first), "2024-02-29T13:00:00.5+01:00"):
+        before, later = sequences.split(time)
+        assert (by_user(before), by_user(later)) == ({"u": ["2", "1"]}, {"u": ["0", "3"]})
+    assert len(sequences.split("2024-02-29")[0].users) == 1
+    for wrong in (float("nan"), None, "soon", float("inf")):
+        with pytest.raises(InputError, match="split, row 0: 'time' must be a finite number or a t"):
+            sequences.split(wrong)

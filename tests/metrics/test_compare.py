@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -13,12 +14,14 @@ import keras
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import typer.testing
 from hypothesis import strategies as st
 
 from tests import refusals
 from tfrank_sel import metrics
+from tfrank_sel.data import InputError
 from tfrank_sel.metrics import significance, trec
 from tfrank_sel.metrics.__main__ import app
 from tfrank_sel.metrics.comparison import Comparison
@@ -177,7 +180,9 @@ def test_values_are_those_of_pytrec_eval() -> None:
             np.testing.assert_allclose(values, expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "records", "file"])
+@pytest.mark.parametrize(
+    "kind", ["pandas", "polars", "arrow", "columns", "dicts", "records", "file"]
+)
 def test_a_run_is_read_from_any_form(kind: str, tmp_path: pathlib.Path) -> None:
     names = ["query_id", "doc_id", "score"]
     rows = [(query, d, score) for query, found in OLD.items() for d, score in found.items()]
@@ -187,16 +192,47 @@ def test_a_run_is_read_from_any_form(kind: str, tmp_path: pathlib.Path) -> None:
     forms = {
         "pandas": pd.DataFrame(rows, columns=names),
         "polars": pl.DataFrame(rows, schema=names, orient="row"),
+        "arrow": pa.table(dict(zip(names, zip(*rows, strict=True), strict=True))),
+        "columns": dict(zip(names, zip(*rows, strict=True), strict=True)),
+        "dicts": [dict(zip(names, row, strict=True)) for row in rows],
         "records": (Scored(*row) for row in rows),
         "file": path,
     }
     assert trec.run_of(forms[kind]) == OLD
 
 
+SPELT = [
+    *([1, 2], [1.0, 2.0], np.array([1, 2], np.uint64), np.array([1, 2], np.float32)),
+    *(["1", "2"], [b"1", b"2"], pd.array([1, 2], "Int64"), pd.Categorical(["1", "2"])),
+]
+
+
+@pytest.mark.parametrize("documents", SPELT)
+@pytest.mark.parametrize("queries", SPELT)
+def test_ids_have_one_spelling_in_any_form(queries: Any, documents: Any) -> None:
+    names = ["query_id", "doc_id", "score"]
+    frame = pd.DataFrame(dict(zip(names, [queries, documents, [0.5, 2]], strict=True)))
+    rows = list(zip(queries, documents, [0.5, 2], strict=True))
+    Scored = collections.namedtuple("Scored", names)
+    nested = {query: {document: score} for query, document, score in rows}
+    for source in (frame, nested, itertools.starmap(Scored, rows)):
+        assert trec.run_of(source) == {"1": {"1": 0.5}, "2": {"2": 2.0}}
+
+
+@pytest.mark.parametrize("wrong", [None, math.nan, "", "\ud800", 2.0**53])
+def test_an_id_that_is_none_is_refused_in_any_form(wrong: Any) -> None:
+    Scored = collections.namedtuple("Scored", ["query_id", "doc_id", "score"])
+    texts = ["a" if isinstance(wrong, str | None) else 1.0, wrong]
+    table = {"query_id": [1, 1], "doc_id": texts, "score": [1, 2]}
+    for source in (table, {1: {wrong: 1.0}}, {wrong: {1: 1.0}}, [Scored(1, wrong, 1.0)]):
+        with pytest.raises(InputError, match="_id' must be UTF-8 text, or a number"):
+            trec.run_of(source)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (pd.DataFrame({"query_id": [1]}), r"lacks \['doc_id', 'score'\]"),
+        (pd.DataFrame({"query_id": [1]}), r"expected a column 'doc_id'\. Received: \['query_id'\]"),
         ([("q", "a", 1.0)], r"Expected records with query_id, doc_id, score.*'q'"),
         ({"q": {"a": math.nan}}, "must be a finite number. Received: nan, query q, document a"),
         ({"q": {"a": "1"}}, "must be a finite number. Received: '1', query q, document a"),
@@ -204,6 +240,10 @@ def test_a_run_is_read_from_any_form(kind: str, tmp_path: pathlib.Path) -> None:
         (
             pd.DataFrame({"query_id": [1, 1], "doc_id": [2, 2], "score": [0, 0]}),
             "Query 1 has document 2 more than once",
+        ),
+        (
+            {"query_id": [1], "doc_id": [2], "score": ["1_000"]},
+            "row 0: 'score' must be a finite number. Received: '1_000'",
         ),
         (3, "Received: int"),
     ],

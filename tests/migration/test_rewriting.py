@@ -126,11 +126,13 @@ def test_every_name_stands_for_one_that_there_is() -> None:
     assert all(callable(operator.attrgetter(name)(tfrs)) for name in names.RECOMMENDERS)
 
 
-def test_a_class_of_tensorflow_recommenders_can_be_a_base_and_others_are_marked() -> None:
+@pytest.mark.parametrize("base", ["tfrs.Model", "tfrs.models.Model"])
+def test_a_class_of_tensorflow_recommenders_can_be_a_base_and_others_are_marked(base: str) -> None:
     head = "import tensorflow_recommenders as tfrs\n"
-    code = f"{head}class A(tfrs.Model): pass\ntfrs.layers.blocks.MLP\n"
+    code = f"{head}class A({base}): pass\ntfrs.layers.blocks.MLP\n"
     lines = rewriting.rewrite(code).splitlines()
-    assert lines[:2] == ["from tfrank_sel.presets import tfrs", "class A(tfrs.Model): pass"]
+    assert lines[:2] == ["from tfrank_sel.presets import tfrs", f"class A({base}): pass"]
+    assert operator.attrgetter(base.removeprefix("tfrs."))(tfrs) is tfrs.Model
     assert lines[2].startswith(rewriting.MARK + "`tensorflow_recommenders.layers.blocks.MLP`: Use")
     assert lines[3] == "tfrs.layers.blocks.MLP"
 

@@ -333,9 +333,9 @@ def encoded(values: Any, *, sort: bool = False) -> tuple[np.ndarray, np.ndarray]
     array = column.combine_chunks() if hasattr(column, "chunks") else column
     array = array.dictionary_encode()
     distinct = array.dictionary.to_numpy(zero_copy_only=False)
-    codes = np.asarray(array.indices, np.int64)
+    codes = np.asarray(array.indices)
     if not sort:
-        return distinct, codes
+        return distinct, codes.astype(np.int64)
     order = np.argsort(distinct, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -368,7 +368,7 @@ def doubles(column: Any, *, words: bool = True) -> np.ndarray:
     """Returns a column as float64, otherwise as `floats`."""
     array = plain(column)
     if is_text(array.type):
-        return _parsed(array, [arrow().float64()], _float_or_word if words else _float)
+        return _parsed(array, [arrow().float64()], _float_or_word if words else number)
     return _float64(array)
 
 
@@ -530,7 +530,8 @@ def stripped(array: Any) -> Any:
     return pa.compute.if_else(is_nothing, pa.scalar(None, pa.string()), words)
 
 
-def _float(word: str) -> float:
+def number(word: str) -> float:
+    """Returns a text as a number; infinity if it is none."""
     try:
         return math.inf if "_" in word else float(word)
     except ValueError:
@@ -538,7 +539,7 @@ def _float(word: str) -> float:
 
 
 def _float_or_word(word: str) -> float:
-    return _WORDS[word.lower()] if word.lower() in _WORDS else _float(word)
+    return _WORDS[word.lower()] if word.lower() in _WORDS else number(word)
 
 
 def _second(word: str) -> float:
@@ -549,11 +550,10 @@ def _second(word: str) -> float:
 
 def _instant(word: str) -> np.datetime64 | None:
     """A time in ISO 8601, or a number of seconds or digits of a day; None if it is neither."""
-    if math.isfinite(number := _float(word)):
-        number = float(written_days(np.array([number]))[0])
-        return (
-            None if abs(number) > _FARTHEST else _EPOCH + np.timedelta64(round(number * 1e6), "us")
-        )
+    if math.isfinite(seconds := number(word)):
+        seconds = float(written_days(np.array([seconds]))[0])
+        is_near = abs(seconds) <= _FARTHEST
+        return _EPOCH + np.timedelta64(round(seconds * 1e6), "us") if is_near else None
     try:
         instant = datetime.datetime.fromisoformat(word)
     except ValueError:

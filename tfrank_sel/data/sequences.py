@@ -2,12 +2,11 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from tfrank_sel.data import formats
+from tfrank_sel.data import arrays, formats
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.refusals import received, refusal
 
@@ -51,37 +50,38 @@ class Sequences:
     @classmethod
     def read(
         cls,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        paths: Any,
         *,
         user: str = "user",
         item: str = "item",
         time: str = "time",
         format: str | None = None,
     ) -> Self:
-        """Reads tables with a row for each interaction.
+        """Reads a table with a row for each interaction.
 
         Args:
-            paths: One or more files, such as CSV or Parquet, all of one format.
+            paths: One or more files, such as CSV or Parquet, all of one format; or a table in
+                memory: a pandas or polars frame, an Arrow table, a mapping of names to columns, or
+                a list of dicts.
             user: Column of the users' ids. All ids are exact texts: `007` is not `7`.
             item: Column of the items' ids.
             time: Column of the times: numbers, or dates and times, also as texts in ISO 8601, which
-                become seconds since 1970-01-01 UTC. Rows are sorted by the times as they are; equal
-                ones of a user keep the order of the files.
+                become seconds since 1970-01-01 UTC, float64; numbers stay as they are. Rows are
+                sorted by the times before that; equal ones of a user keep the order of the table.
             format: As in `data.read`.
 
         Raises:
             ImportError: If pyarrow is not installed.
             InputError: If a file is no table, cannot be read, lacks a column or has no rows; or at
                 a row without an id or time. The message names file, row, column and value.
+            TypeError: If the source is no table.
         """
-        files = [paths] if isinstance(paths, str | os.PathLike) else paths
-        if not files:
-            raise refusal("`paths` must name at least one file", "none")
-        names = [os.fspath(path) for path in files]
-        table = formats.table(names, {"user": user, "item": item, "time": time}, format=format)
+        table = formats.table(paths, {"user": user, "item": item, "time": time}, format=format)
         if not len(table):
-            raise InputError(names[0], received("expected interactions", "no rows"))
-        (user_ids, users), (item_ids, items) = _numbered(table["user"], table["item"])
+            place = os.fspath(paths) if isinstance(paths, str | os.PathLike) else "table"
+            raise InputError(place, received("expected interactions", "no rows"))
+        user_ids, users = arrays.encoded(table["user"])
+        item_ids, items = arrays.encoded(table["item"])
         order = np.lexsort((table["time"], users))  # stable
         items = (items[order] + 1).astype(np.int32)
         return cls(user_ids, item_ids, users[order], items, _seconds(table["time"][order]))
@@ -101,16 +101,21 @@ class Sequences:
         is_last &= ends - self._offsets[self.users] > 1
         return self._of(~is_last), self._of(is_last)
 
-    def split(self, time: float) -> tuple[Self, Self]:
+    def split(self, time: Any) -> tuple[Self, Self]:
         """Splits at a time.
 
         Args:
-            time: The first time of the second part, such as `np.quantile(sequences.times, 0.9)`.
+            time: The first time of the second part: a number, such as
+                `np.quantile(sequences.times, 0.9)`, or a date or time, also as a text in ISO 8601.
 
         Returns:
             The interactions before it, and the others.
+
+        Raises:
+            InputError: If it is no time.
         """
-        is_later = self.times >= time
+        first = formats.table({"time": [time]}, {"time": "time"}, place="split")["time"]
+        is_later = self.times >= _seconds(first)
         return self._of(~is_later), self._of(is_later)
 
     def windows(self, max_length: int) -> Pair:
@@ -177,13 +182,3 @@ def _seconds(times: np.ndarray) -> np.ndarray:
 def _check(max_length: int) -> None:
     if max_length < 1:
         raise refusal("`max_length` must be positive", max_length=max_length)
-
-
-def _numbered(*columns: np.ndarray) -> list[Pair]:
-    """The different ids of each column, in order of appearance, and the index of each row's."""
-    pairs = []
-    for column in columns:
-        numbers: dict[str, int] = {}
-        indices = [numbers.setdefault(x, len(numbers)) for x in column.tolist()]
-        pairs.append((np.array(list(numbers), object), np.array(indices)))
-    return pairs

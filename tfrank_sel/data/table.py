@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tfrank_sel.data import arrays
 from tfrank_sel.data.rejections import InputError, Rejected
@@ -350,7 +351,7 @@ def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]
             raise InputError(place, received(expected, kind))
 
 
-def tell_partners(what: str, has_partner: np.ndarray, others: str, example: str = "") -> None:
+def tell_partners(what: str, has_partner: ArrayLike, others: str, example: str = "") -> None:
     """Warns of those that found no partner in another table; more than half is an error.
 
     Args:
@@ -362,14 +363,15 @@ def tell_partners(what: str, has_partner: np.ndarray, others: str, example: str 
     Raises:
         ValueError: If more than half have no partner.
     """
-    count, lost = len(has_partner), int(np.sum(~np.asarray(has_partner, bool)))
+    has = np.asarray(has_partner, bool)
+    count, lost = len(has), int(np.sum(~has))
     of = f"{lost} of {count} {what}"
     if lost and example:
-        of += f", such as {example!r}"
+        of += f", such as {example!r},"
     if 2 * lost > count:
-        raise refusal(f"at least half of the {what} must be among {others}", f"{of}, are not")
+        raise refusal(f"at least half of the {what} must be among {others}", f"{of} are not")
     if lost:
-        warnings.warn(f"{of}, are not among {others}, and are left out", stacklevel=3)
+        warnings.warn(f"{of} are not among {others}, and are left out", stacklevel=3)
 
 
 def _typed(column: Any, kind: Any) -> Any:

@@ -1,13 +1,13 @@
 """The command line: `tfrank-sel-metrics`, or `python -m tfrank_sel.metrics`."""
 
 import collections
-import csv
 import enum
 import pathlib
 import statistics
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tfrank_sel.refusals import needed, received, refusal
+from tfrank_sel.refusals import needed, refusal
 
 with needed("tfrank-sel-metrics", "metrics"):
     import typer
@@ -110,7 +110,7 @@ def compare(
     relevance_level: Level = 1,
     queries: Annotated[
         pathlib.Path | None,
-        typer.Option(help="CSV or TSV file with a column query_id, for --slice-by."),
+        typer.Option(help="Table with a column query_id, such as CSV, for --slice-by."),
     ] = None,
     slice_by: Annotated[
         str | None, typer.Option(help="Column of --queries; also compare each of its values.")
@@ -132,11 +132,12 @@ def compare(
     """
     from tfrank_sel.metrics import comparison, trec
 
+    judged = trec.read_qrels(qrels)
     compared = comparison.compare(
         dict(zip(_names(runs), runs, strict=True)),
-        qrels,
+        judged,
         trec.measures(measure or COMPARED, relevance_level),
-        slices=_slices(queries, slice_by),
+        slices=_slices(queries, slice_by, judged),
         resamples=resamples,
         seed=seed,
     )
@@ -184,26 +185,24 @@ def _names(runs: list[pathlib.Path]) -> list[str]:
     return names
 
 
-def _slices(path: pathlib.Path | None, column: str | None) -> dict[str, str]:
-    """The value of a column for each query."""
-    if (path is None) != (column is None):
-        raise refusal("`--queries` and `--slice-by` require each other", "one of them")
-    if path is None:
+def _slices(
+    path: pathlib.Path | None, column: str | None, judged: Collection[str]
+) -> dict[str, str]:
+    """The value of a column for each query; tells the judged queries without one."""
+    if path is None or column is None:
+        if path or column:
+            raise refusal("`--queries` and `--slice-by` require each other", "one of them")
         return {}
-    from tfrank_sel.metrics import trec
+    from tfrank_sel.data import formats, table
 
-    is_tsv = path.name.removesuffix(".gz").endswith(".tsv")
-    with trec.opened(path) as file:
-        rows = csv.DictReader(file, delimiter="\t" if is_tsv else ",")
-        try:
-            names = rows.fieldnames or []
-            if missing := [x for x in ("query_id", column) if x not in names]:
-                raise trec.FileError(path, 1, received(f"Expected columns {missing}", names))
-            return {row["query_id"]: row[str(column)] or "" for row in rows}
-        except csv.Error as error:
-            raise trec.FileError(
-                path, rows.line_num, f"Expected rows of a table: {error}"
-            ) from None
+    rows = formats.table(path, {"query": "query_id", "slice": column})
+    slices = dict(zip(rows["query"].tolist(), rows["slice"].tolist(), strict=True))
+    if len(slices) < len(rows):
+        [(query, count)] = collections.Counter(rows["query"].tolist()).most_common(1)
+        raise refusal(f"{path} must have a row for each query", f"{count} of query {query}")
+    lacking = next((query for query in judged if query not in slices), "")
+    table.tell_partners("queries", [x in slices for x in judged], f"those of {path}", lacking)
+    return slices
 
 
 def _most_different(compared: "Comparison", count: int) -> str:

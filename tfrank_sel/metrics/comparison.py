@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tfrank_sel.data import arrays, table
 from tfrank_sel.metrics import trec
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.metrics.significance import holm, randomisation_test, resampled, t_test
@@ -280,7 +281,12 @@ def compare(
 def _slice_of(slices: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(slices, Mapping):
         raise refusal("`slices` must map queries to slices", type(slices).__name__)
-    found = {str(query): str(value) for query, value in slices.items()}
+    texts = ((query, arrays.text(value)) for query, value in slices.items())
+    found = {
+        table.identifier("`slices`", "query_id", query): text
+        for query, text in texts
+        if text is not None
+    }
     if ALL in found.values():
         raise refusal(
             f"`slices` must not contain {ALL!r}, the name of the slice of all queries", ALL

@@ -1,6 +1,7 @@
 """Runs and judgements: how they are read, evaluated as by trec_eval, and fused."""
 
 import contextlib
+import functools
 import gzip
 import itertools
 import math
@@ -9,19 +10,20 @@ import os
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import AtLeast0, Positive, checked, number_array
+from tfrank_sel.data import arrays, formats, table
 from tfrank_sel.refusals import received, refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.metrics.base import ListwiseMetric
 
 Array = NDArray[np.float64]
-T = TypeVar("T")
+T = TypeVar("T", int, float)
 Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Mapping[str, float]]
 
@@ -57,7 +59,8 @@ def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
         FileError: At the first line that is not of this form or judges a document again, or if the
             file cannot be read or is empty.
     """
-    return _read(path, "query iteration document relevance", 3, _integer, "judges")
+    form = "query iteration document relevance"
+    return _read(path, form, 3, _integer, "judges")
 
 
 def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
@@ -70,7 +73,8 @@ def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
         FileError: At the first line that is not of this form or retrieves a document again, or if
             the file cannot be read or is empty.
     """
-    return _read(path, "query Q0 document rank score tag", 4, _finite, "retrieves")
+    form = "query Q0 document rank score tag"
+    return _read(path, form, 4, _finite, "retrieves")
 
 
 @checked
@@ -225,7 +229,11 @@ def _cutoffs(name: str, argument: str) -> list[int]:
 
 
 def _read(
-    path: str | pathlib.Path, form: str, at: int, parse: Callable[[str], T], verb: str
+    path: str | pathlib.Path,
+    form: str,
+    at: int,
+    parse: Callable[[str], T],
+    verb: str,
 ) -> dict[str, dict[str, T]]:
     """Reads the field `at` of each line that is neither blank nor a comment, by query and document.
 
@@ -267,18 +275,16 @@ def opened(path: str | pathlib.Path) -> Iterator[IO[str]]:
         raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
 
 
+@functools.lru_cache  # grades are few
 def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise refusal("Expected an integer", text) from None
+    value = arrays.number(text)
+    if not value.is_integer():
+        raise refusal("Expected an integer", text)
+    return int(value)
 
 
 def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = arrays.number(text)
     if not math.isfinite(value):
         raise refusal("Expected a finite number as score", text)
     return value
@@ -310,32 +316,22 @@ def _padded(
     return labels, scores
 
 
-@runtime_checkable
-class Frame(Protocol):
-    """A frame with named columns, of pandas or polars."""
-
-    @property
-    def columns(self) -> Any:
-        """The names of the columns."""
-
-    def __getitem__(self, name: str) -> Any:
-        """The values of a column."""
-
-
 def run_of(source: Any) -> Run:
     """Reads a run.
 
     Args:
-        source: The path of a TREC file; scores by query and document; a frame with the columns
-            `query_id`, `doc_id` and `score`; or an iterable of objects with these attributes, such
-            as those of ir_datasets.
+        source: The path of a TREC file; scores by query and document; a table in memory with
+            columns `query_id`, `doc_id` and `score`: a pandas or polars frame, an Arrow table, a
+            mapping of columns or a list of dicts; or an iterable of objects with these attributes,
+            such as those of ir_datasets. Ids become texts as in all tables: 12.0 is `12`.
 
     Returns:
         The score of each retrieved document, by query and document.
 
     Raises:
-        ValueError: If the file is malformed, a score is not finite, a column is missing, or a query
-            has a document twice.
+        ImportError: If a table is given without pyarrow.
+        ValueError: If the file is malformed, an id is missing, a score is not finite, a column is
+            missing, or a query has a document twice.
 
     Example:
         >>> import collections
@@ -357,43 +353,59 @@ def qrels_of(source: Any) -> Qrels:
 
 def _nested(source: Any, value: str) -> dict[str, dict[str, float]]:
     records: dict[str, dict[str, float]] = {}
-    for query, document, number in _records(source, value):
-        if not isinstance(number, numbers.Real) or not math.isfinite(number):
-            raise refusal(
-                f"`{value}` must be a finite number",
-                f"{number!r}, query {query}, document {document}",
-            )
-        documents = records.setdefault(str(query), {})
-        if str(document) in documents:
+    for query, document, number in zip(*_columns(source, value), strict=True):
+        documents = records.setdefault(query, {})
+        if document in documents:
             raise ValueError(f"Query {query} has document {document} more than once.")
-        documents[str(document)] = float(number)
+        documents[document] = float(number)
     return records
 
 
-def _records(source: Any, value: str) -> Iterator[tuple[Any, Any, Any]]:
-    names = ("query_id", "doc_id", value)
+def _columns(source: Any, value: str) -> list[list[Any]]:
+    """Queries, documents and numbers."""
+    roles = {"query": "query_id", "item": "doc_id", value: value}
+    is_columns = isinstance(source, Mapping) and source.keys() >= set(roles.values())
+    is_dicts = isinstance(source, list) and source and isinstance(source[0], Mapping)
+    place = f"the {value}s"
+    if is_columns or is_dicts or hasattr(source, "columns"):
+        rows = formats.table(source, roles, place=place)
+        return [rows[role].tolist() for role in roles]
+    queries, documents, values = columns = list[Any](), list[Any](), list[Any]()
     if isinstance(source, Mapping):
-        for query, documents in source.items():
-            if not isinstance(documents, Mapping):
-                raise refusal(
-                    f"Expected a dictionary of documents of query {query}", repr(documents)
-                )
-            yield from ((query, document, number) for document, number in documents.items())
-    elif isinstance(source, Frame):
-        if missing := [name for name in names if name not in source.columns]:
-            raise ValueError(f"The frame lacks {missing}. Received columns: {list(source.columns)}")
-        yield from zip(*(source[name] for name in names), strict=True)
+        for query, found in source.items():
+            if not isinstance(found, Mapping):
+                raise refusal(f"Expected a dictionary of documents of query {query}", repr(found))
+            queries += [query] * len(found)
+            documents += found.keys()
+            values += found.values()
     elif isinstance(source, Iterable):
         for record in source:
             try:
-                yield record.query_id, record.doc_id, getattr(record, value)
+                queries.append(record.query_id)
+                documents.append(record.doc_id)
+                values.append(getattr(record, value))
             except AttributeError as error:
-                raise refusal(f"Expected records with {', '.join(names)}", repr(record)) from error
+                expected = f"Expected records with {', '.join(roles.values())}"
+                raise refusal(expected, repr(record)) from error
     else:
-        raise refusal(
-            "Expected a path, a dictionary, a frame or an iterable of records",
-            type(source).__name__,
-        )
+        expected = "Expected a path, a dictionary, a table or an iterable of records"
+        raise refusal(expected, type(source).__name__)
+    if not {*map(type, values)} <= {int, float} or not np.isfinite(values).all():
+        for query, document, number in zip(*columns, strict=True):
+            if not isinstance(number, numbers.Real) or not math.isfinite(number):
+                raise refusal(
+                    f"`{value}` must be a finite number",
+                    f"{number!r}, query {query}, document {document}",
+                )
+    texts = (_identifiers(place, x, y) for x, y in zip(roles.values(), columns[:2], strict=False))
+    return [*texts, values]
+
+
+def _identifiers(place: str, name: str, values: list[Any]) -> list[str]:
+    # what is printable has no half of a surrogate pair
+    if {*map(type, values)} <= {str} and all(values) and "".join(values).isprintable():
+        return values
+    return [table.identifier(place, name, x) for x in values]
 
 
 @checked

@@ -104,6 +104,7 @@ RECOMMENDERS = {
     "layers.factorized_top_k.BruteForce",
     "layers.factorized_top_k.Streaming",
     "metrics.FactorizedTopK",
+    "models.Model",
     "tasks.Ranking",
     "tasks.Retrieval",
 }

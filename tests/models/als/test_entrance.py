@@ -1,9 +1,13 @@
 """Interactions at the entrance: narrow dtypes, gaps, new interactions, unknown users."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.models.als.test_factorizer import ITEMS, USERS
+from tfrank_sel.data import InputError
 from tfrank_sel.models.als import RG2, RGCross, RGFactorizer
 from tfrank_sel.models.als.interactions import as_matrix
 
@@ -72,3 +76,33 @@ def test_numbers_that_are_no_indices_are_refused(column, wrong):
     rows[1, column] = wrong
     with pytest.raises(ValueError, match="must be integers from 0, or ids in a frame"):
         RGFactorizer().fit(rows)
+
+
+@pytest.mark.parametrize("name", ["rating", "count", "timestamp"])
+def test_numbers_that_have_no_role_are_warned_of(name):
+    columns = [0, 0, 1], [0, 1, 1], [5.0, 1.0, 3.0]
+    named = dict(zip(("user", "item", name), columns, strict=True))
+    for frame in (pytest.importorskip("pandas").DataFrame(named), named):
+        with pytest.warns(UserWarning, match=rf"columns \['{name}'\], which are left out: rename"):
+            assert as_matrix(frame).data.tolist() == [1.0] * 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gains = {"user": columns[0], "item": columns[1], "gain": columns[2], "title": ["x"] * 3}
+        assert as_matrix(gains).data.tolist() == [5.0, 1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "times", [8.8e8 + USERS, 20240110 + USERS, np.datetime64("2024-01-10") + USERS], ids=str
+)
+def test_times_are_no_gains_unless_they_are_named_so(times):
+    frame = pytest.importorskip("pandas").DataFrame({"u": USERS, "i": ITEMS, "rated": times})
+    with pytest.raises(ValueError, match=r"as third column.* Received: 'rated', such as"):
+        as_matrix(frame)
+    named = frame.set_axis(["user", "item", "time"], axis=1)
+    assert as_matrix(named).nnz == len(USERS)
+    named = frame.set_axis(["user", "item", "gain"], axis=1)
+    if times.dtype.kind == "M":
+        with pytest.raises(InputError, match="a column 'gain' that can be of type number"):
+            as_matrix(named)
+    else:
+        assert as_matrix(named).nnz == len(USERS)

@@ -64,7 +64,9 @@ def test_a_model_that_is_not_fitted_says_so(method, tmp_path):
     assert {x for x in methods if not x.startswith("_")} <= {*UNFITTED, *others}
 
 
-@pytest.mark.parametrize("kind", ["tuple", "array", "sparse", "pandas", "pyarrow"])
+@pytest.mark.parametrize(
+    "kind", ["tuple", "array", "sparse", "pandas", "polars", "pyarrow", "columns", "dicts"]
+)
 def test_every_kind_of_input_is_the_same_matrix(kind):
     named = dict(zip(("user", "item", "gain"), TRIPLES, strict=True))
     expected = sp.csr_matrix((TRIPLES[2], TRIPLES[:2])).toarray()
@@ -73,7 +75,10 @@ def test_every_kind_of_input_is_the_same_matrix(kind):
         "array": lambda: np.stack(TRIPLES, axis=1),
         "sparse": lambda: sp.coo_matrix(expected),
         "pandas": lambda: pytest.importorskip("pandas").DataFrame(named),
+        "polars": lambda: pytest.importorskip("polars").DataFrame(named),
         "pyarrow": lambda: pytest.importorskip("pyarrow").table(named),
+        "columns": lambda: named,
+        "dicts": lambda: [dict(zip(named, row, strict=True)) for row in zip(*TRIPLES, strict=True)],
     }
     np.testing.assert_array_equal(as_matrix(make[kind]()).toarray(), expected)
 
@@ -102,18 +107,6 @@ def test_pairs_that_stand_twice_add_up_and_gains_of_zero_go():
 def test_wrong_interactions_are_refused(interactions, message):
     with pytest.raises(ValueError, match=message):
         as_matrix(interactions)
-
-
-@pytest.mark.parametrize(
-    "times", [8.8e8 + USERS, 20240110 + USERS, np.datetime64("2024-01-10") + USERS], ids=str
-)
-def test_times_are_no_gains_unless_they_are_named_so(times):
-    frame = pytest.importorskip("pandas").DataFrame({"u": USERS, "i": ITEMS, "rated": times})
-    with pytest.raises(ValueError, match=r"as third column.* Received: 'rated', such as"):
-        as_matrix(frame)
-    for name in ("time", "gain"):
-        named = frame.set_axis(["user", "item", name], axis=1)
-        assert as_matrix(named).nnz == len(USERS)
 
 
 def test_what_holds_no_interactions_is_refused():

@@ -1,9 +1,14 @@
 """Ids of the users and items of a frame."""
 
+import tracemalloc
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from tfrank_sel import kept
 from tfrank_sel.models.als import RGFactorizer
+from tfrank_sel.models.als.interactions import read
 
 
 @pytest.mark.parametrize("kind", ["pandas", "pyarrow"])
@@ -71,3 +76,76 @@ def test_integers_beyond_the_type_of_the_fit_are_refused():
         small.partial_fit(frames[1])
     with pytest.raises(ValueError, match=r"must be from 0 to .* Received: from -1 to -1"):
         large.recommend(-1)
+
+
+UNUSUAL = {
+    "floats": ([12.0, 7.0, 12.0], [7, 12]),
+    "nullable": (pa.array([12, None, 7], pa.int64()).fill_null(12), [7, 12]),
+    "beyond 64 bits": ([2**70, 7, 7], ["1180591620717411303424", "7"]),
+    "a NUL at the end": (["a", "a\0", "a"], ["a", "a\0"]),
+    "categories": (pa.array(["b", "a", "b"]).dictionary_encode(), ["a", "b"]),
+    "zeros": (["7", "007", "7.0"], ["007", "7", "7.0"]),
+    "dates": (
+        np.array(["2024-02-29", "2024-01-01", "2024-02-29"], "M8[s]"),
+        ["2024-01-01", "2024-02-29"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_ids_are_as_in_all_tables(name, tmp_path):
+    users, expected = UNUSUAL[name]
+    model = RGFactorizer(num_factors=2, sweeps=1).fit({"user": users, "item": [0, 1, 2]})
+    assert model.user_ids_.tolist() == expected
+    model.save(tmp_path / "model")
+    for one in (model, RGFactorizer.load(tmp_path / "model")):
+        assert one.user_ids_.tolist() == expected
+        assert one.recommend(expected, k=1)[0].shape == (len(expected), 1)
+
+
+@pytest.mark.parametrize("wrong", [None, float("nan"), "", "\ud800", 1.5, 2.0**60])
+def test_what_identifies_nobody_is_refused_with_its_row(wrong):
+    users = ["a", "b", wrong] if isinstance(wrong, str | None) else [1.0, 2.0, wrong]
+    place = "" if wrong == 1.5 else "interactions, row 2: "
+    with pytest.raises(ValueError, match=f"{place}.*user.* must be .*Received: "):
+        RGFactorizer(num_factors=2).fit({"user": users, "item": ["x", "y", "z"]})
+
+
+def test_one_long_id_costs_its_own_length():
+    users = np.array([f"u{i}" for i in range(20_000)], object)
+    users[7] = "x" * 2_000
+    tracemalloc.start()
+    try:
+        read({"user": users, "item": np.arange(20_000)})
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_texts_that_were_saved_in_a_fixed_width_are_loaded(tmp_path):
+    model = RGFactorizer(num_factors=2, sweeps=1).fit({"user": ["b", "a"], "item": ["x", "y"]})
+    model.save(tmp_path / "model")
+    arrays = {**np.load(tmp_path / "model" / "arrays.npz")}
+    old = {name: x for name, x in arrays.items() if not name.startswith(("user_ids", "item_ids"))}
+    old |= {"user_ids": np.array(["a", "b"]), "item_ids": np.array(["x", "y"])}
+    with kept.folder(tmp_path / "old", "RGFactorizer") as written:
+        config = (tmp_path / "model" / "config.json").read_bytes()
+        (written / "config.json").write_bytes(config)
+        np.savez(written / "arrays.npz", **old)
+    loaded = RGFactorizer.load(tmp_path / "old")
+    assert loaded.user_ids_.tolist() == ["a", "b"]
+    assert loaded.recommend("a", k=1)[0].tolist() == model.recommend("a", k=1)[0].tolist()
+
+
+def test_validation_of_others_than_of_the_fit_is_told():
+    rng = np.random.default_rng(0)
+    taken = {"user": rng.integers(0, 9, 90), "item": rng.integers(0, 9, 90)}
+    options = {"num_factors": 2, "sweeps": 2, "regularization": 0.1}
+    held_out = {"user": [0, 1, 2], "item": [3, 4, 5]}
+    alone = RGFactorizer(**options).fit(taken, held_out)
+    with_others = {"user": [0, 1, 99, 2], "item": [3, 4, 5, 5]}
+    with pytest.warns(UserWarning, match="1 of 4 interactions for validation are not among"):
+        told = RGFactorizer(**options).fit(taken, with_others)
+    assert told.history_ == alone.history_
+    with pytest.raises(ValueError, match="at least half of the interactions for validation must"):
+        RGFactorizer(**options).fit(taken, {"user": [0, 98, 99], "item": [3, 4, 5]})

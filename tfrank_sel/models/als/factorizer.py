@@ -14,7 +14,7 @@ from tfrank_sel import kept
 from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive
 from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.models.als import ids, progress, retrieval, tuning
-from tfrank_sel.models.als.interactions import as_matrix, divided, merged, times_of, with_zeros
+from tfrank_sel.models.als.interactions import Interactions, as_matrix, merged, read
 from tfrank_sel.models.als.objectives import (
     RG2,
     Objective,
@@ -186,8 +186,10 @@ class RGFactorizer(Configurable):
         the interactions: the latest of a frame with a column `time`, else random ones.
 
         Args:
-            interactions: Positives, as in `as_matrix`; those of a frame are ids, texts or integers.
-            validation: Held-out positives of the same users and items, of the same kind.
+            interactions: Positives: a table of ids, as in `interactions.read`, such as a frame with
+                columns `user`, `item` and maybe `gain` and `time`; or indices, as in `as_matrix`.
+            validation: Held-out positives of the same users and items, of the same kind; those of
+                others are left out with a warning.
             list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
                 `None`.
             factors: The users' and the items' factors to start from; random ones if `None`.
@@ -199,20 +201,22 @@ class RGFactorizer(Configurable):
                 Factors do not depend on the number of processes, except for rounding.
 
         Raises:
-            ValueError: If shapes do not match, or if a system is singular.
+            ValueError: If interactions are malformed, shapes do not match, a system is singular, or
+                more than half of the validation is of other users or items.
         """
-        times = times_of(interactions)
-        interactions, known_ids = ids.numbered(interactions)
+        taken = read(interactions)
+        known_ids = taken.numberings
         if known_ids[0] is not None and not isinstance(group, SingleProcess):
             raise refusal("Interactions of several processes must be indices", "a frame")
-        matrix = as_matrix(interactions)
+        matrix = as_matrix(taken)
         num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
         matrix.resize(matrix.shape[0], num_items)
-        validation = None if validation is None else ids.renumbered(validation, known_ids)
-        held_out = None if validation is None else as_matrix(validation, matrix.shape)
+        if validation is not None:
+            validation = as_matrix(read(validation, known_ids).among(known_ids), matrix.shape)
+        held_out = validation
         strength = self.regularization
         if strength is None and isinstance(group, SingleProcess):
-            strength = self._chosen(interactions, held_out, times, list_weights)
+            strength = self._chosen(taken, matrix, held_out, list_weights)
         elif strength is None:
             strength = _UNSEARCHED
         first_user = group.gathered(np.array([matrix.shape[0]]))[: group.rank].sum()
@@ -256,7 +260,7 @@ class RGFactorizer(Configurable):
         Others keep their vectors. New users and items start from random factors.
 
         Args:
-            interactions: Positives, as in `as_matrix`.
+            interactions: Positives, of the same kind as those of the fit.
             sweeps: Number of sweeps.
             list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
                 `None`.
@@ -265,10 +269,8 @@ class RGFactorizer(Configurable):
             ValueError: If shapes do not match, or if a system is singular.
         """
         is_fitted = hasattr(self, "seen_")
-        interactions, numberings = ids.numbered(
-            interactions, self._numberings if is_fitted else None
-        )
-        matrix, factors, sizes = with_zeros(interactions), None, (0, 0)
+        taken = read(interactions, self._numberings if is_fitted else None)
+        matrix, factors, sizes = taken.matrix(), None, (0, 0)
         counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
         if is_fitted:
             sizes, matrix = self.seen_.shape, merged(self.seen_, matrix)
@@ -284,7 +286,7 @@ class RGFactorizer(Configurable):
             users[rest[0]] = old_users
             solver.renew_items(users, items)
             items[rest[1]] = old_items
-        self._learn(users, items, matrix, numberings)
+        self._learn(users, items, matrix, taken.numberings)
         return self
 
     def recommend(
@@ -388,8 +390,9 @@ class RGFactorizer(Configurable):
         Raises:
             FileExistsError: If `path` exists.
         """
-        names = ("user_factors", "item_factors", "user_ids", "item_ids")
-        arrays = {name: getattr(self, f"{name}_") for name in names}
+        arrays = {name: getattr(self, f"{name}_") for name in ("user_factors", "item_factors")}
+        for name, numbering in zip(("user_ids", "item_ids"), self._numberings, strict=True):
+            arrays |= ids.stored(name, numbering)
         config = {**self.get_config(), "regularization": self.regularization_}
         _write(path, config, arrays, self.seen_)
 
@@ -406,14 +409,9 @@ class RGFactorizer(Configurable):
         with kept.reading(path / _CONFIG, "the configuration of an RGFactorizer"):
             model = cls.from_config(json.loads((path / _CONFIG).read_text(encoding="utf-8")))
         with kept.reading(path / _ARRAYS, "the arrays of this RGFactorizer"):
-            arrays, seen = _read(path / _ARRAYS)
-            pair = arrays["user_factors"], arrays["item_factors"]
+            pair, numberings, seen = _read(path / _ARRAYS)
             users, items = model._factors(seen.shape, pair)
-        of_users, of_items = (
-            ids.Numbering(arrays[name]) if name in arrays else None
-            for name in ("user_ids", "item_ids")
-        )
-        model._learn(users, items, seen, (of_users, of_items))
+        model._learn(users, items, seen, numberings)
         return model
 
     @property
@@ -465,12 +463,10 @@ class RGFactorizer(Configurable):
         scale, shapes = self.initial_scale, [(count, self.num_factors) for count in counts]
         return random_factors(shapes, scale, self.seed, self.dtype, first_user)
 
-    def _chosen(self, interactions: Any, held_out: Any, times: Any, weights: Any) -> float:
+    def _chosen(self, taken: Interactions, train: Any, held_out: Any, weights: Any) -> float:
         """The best regularization, if enough interactions are held out."""
-        train = as_matrix(interactions)
         if held_out is None and train.nnz * _HELD_OUT >= tuning.FEWEST:
-            random = np.random.default_rng(self.seed)
-            train, held_out = divided(interactions, times, _HELD_OUT, random)
+            train, held_out = taken.divided(_HELD_OUT, np.random.default_rng(self.seed))
         if held_out is None or held_out.nnz < tuning.FEWEST:
             print(
                 f"regularization={_UNSEARCHED} is not searched: fewer than {tuning.FEWEST} "
@@ -521,24 +517,25 @@ class RGFactorizer(Configurable):
 
 def _write(path: Path, config: dict[str, Any], arrays: dict[str, Any], matrix: Any) -> None:
     parts = {"indptr": matrix.indptr, "indices": matrix.indices, "gains": matrix.data}
-    stored = {name: x for name, x in {**arrays, **parts}.items() if x is not None}
     with kept.folder(pathlib.Path(path), _KIND) as written:
         (written / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
-        np.savez(written / _ARRAYS, **stored)
+        np.savez(written / _ARRAYS, **arrays, **parts)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Any]:
-    """Reads the arrays and the matrix."""
+def _read(path: Path) -> tuple[tuple[Array, Array], ids.Pair, Any]:
+    """Reads the factors, the ids and the matrix."""
     with np.load(path, allow_pickle=False) as stored:
         arrays = dict(stored)
-    parts = [arrays.pop(name) for name in ("gains", "indices", "indptr")]
+    gains = arrays["gains"]
     users, items = arrays["user_factors"], arrays["item_factors"]
-    matrix = sp.csr_matrix(tuple(parts), shape=(len(users), len(items)))
+    parts = gains, arrays["indices"], arrays["indptr"]
+    matrix = sp.csr_matrix(parts, shape=(len(users), len(items)))
     matrix.check_format()
-    for name, values in (("user_factors", users), ("item_factors", items), ("gains", parts[0])):
+    for name, values in (("user_factors", users), ("item_factors", items), ("gains", gains)):
         if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
             raise ValueError(f"{name} that are not finite")
-    for name, count in (("user_ids", len(users)), ("item_ids", len(items))):
-        if name in arrays and arrays[name].shape != (count,):
-            raise ValueError(f"{name} of shape {arrays[name].shape} for {count} factors")
-    return arrays, matrix
+    numberings = ids.loaded("user_ids", arrays), ids.loaded("item_ids", arrays)
+    for numbering, count in zip(numberings, matrix.shape, strict=True):
+        if numbering is not None and numbering.ids.shape != (count,):
+            raise ValueError(f"ids of shape {numbering.ids.shape} for {count} factors")
+    return (users, items), numberings, matrix

@@ -1,15 +1,17 @@
 """Ids of users and items, texts or integers, in place of indices."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tfrank_sel.data import arrays, formats, table
+from tfrank_sel.data.lists import Rejected
 from tfrank_sel.models.als import retrieval
-from tfrank_sel.models.als.interactions import names_of, split_columns
 from tfrank_sel.refusals import refusal
 
-Ids = NDArray[Any]
+Ids = NDArray[Any]  # int64, uint64 if one of them is beyond, or texts as objects
 
 _LARGEST = np.iinfo(np.int64).max
 
@@ -25,63 +27,96 @@ class Numbering:
         self.ids = ids
         self._order = np.argsort(ids, kind="stable")
 
+    def find(self, name: str, ids: Ids) -> NDArray[np.int64]:
+        """Returns the numbers of ids, -1 for those that are unknown.
+
+        Raises:
+            ValueError: If ids are of another type.
+        """
+        own = self.ids.dtype
+        if not ids.size:
+            return np.zeros(0, np.int64)
+        if (ids.dtype.kind == "O") != (own.kind == "O"):
+            expected = "texts" if own.kind == "O" else "integers"
+            raise refusal(f"The ids of `{name}` must be {expected}, as in the fit", ids[:1])
+        if own.kind != "O":  # of int64 and uint64 together NumPy makes floats
+            limits = np.iinfo(own)
+            if int(ids[0]) < limits.min or int(ids[-1]) > limits.max:
+                raise refusal(
+                    f"The ids of `{name}` must be from {limits.min} to {limits.max}, as those of "
+                    "the fit; texts have no limits",
+                    f"from {ids[0]} to {ids[-1]}",
+                )
+        ids = ids.astype(own)
+        places = np.searchsorted(self.ids, ids, sorter=self._order)
+        rows = self._order[np.minimum(places, len(self.ids) - 1)]
+        return np.where(self.ids[rows] == ids, rows, -1)
+
     def rows(self, name: str, given: ArrayLike) -> NDArray[np.int64]:
         """Returns the numbers of ids, of any shape.
 
         Raises:
             ValueError: If an id is of another type, or unknown.
         """
-        column = _alike(name, np.asarray(given), self.ids)
-        sought = column.astype(self.ids.dtype)  # texts are cut, and then differ
-        places = np.searchsorted(self.ids, sought, sorter=self._order)
-        rows = self._order[np.minimum(places, len(self.ids) - 1)]
-        if unknown := np.unique(column[self.ids[rows] != column]).tolist():
+        values = np.asarray(given)
+        if values.dtype.kind not in "iu":
+            values = np.asarray(given, object)
+        ids, codes = distinct(name, arrays.array(values.ravel()), name)
+        rows = self.find(name, ids)
+        if unknown := ids[rows < 0].tolist():
             raise refusal(f"`{name}` must be ids of the fit", unknown[:5])
-        return rows
-
-    def with_new(self, name: str, column: Ids) -> "Numbering":
-        """Returns a numbering that goes on with the ids that are new, sorted."""
-        new = np.setdiff1d(_alike(name, column, self.ids), self.ids)
-        return Numbering(np.concatenate([self.ids, new])) if new.size else self
+        return rows[codes].reshape(values.shape)
 
 
 Pair = tuple[Numbering | None, Numbering | None]  # of users and of items; None if they are indices
 
 
-def numbered(interactions: Any, fitted: Pair | None = None) -> tuple[Any, Pair]:
-    """Numbers the users and the items of a frame.
+def distinct(name: str, column: Any, place: str) -> tuple[Ids, NDArray[np.int64]]:
+    """Returns the different ids of an Arrow column, sorted, and the index among them of each row.
 
-    Args:
-        interactions: As in `as_matrix`; those without names of columns are returned unchanged.
-        fitted: The numberings of the fit, which new ids follow; None before it.
-
-    Returns:
-        The interactions, and the numberings; None without names of columns.
+    Numbers are integers; values of other types are texts, as in all tables.
 
     Raises:
-        ValueError: If ids are not all texts or all integers, or not as those of the fit.
+        ValueError: If an id is missing or empty, or a number is no integer of 64 bits.
     """
-    if not _is_frame(interactions, fitted):
-        return interactions, (None, None)
-    *pairs, gains = split_columns(interactions)
-    numberings, indices = [], []
-    for name, column, old in zip(("user", "item"), pairs, fitted or (None, None), strict=True):
-        if old is None:
-            own, places = np.unique(_checked(name, column), return_inverse=True)
-            numberings.append(Numbering(own))
-        else:
-            numberings.append(old.with_new(name, column))
-            places = numberings[-1].rows(name, column)
-        indices.append(places)
-    return (*indices, gains), (numberings[0], numberings[1])
+    pa = arrays.arrow()
+    kind, bad = arrays.plain_type(column.type), list[Rejected]()
+    if arrays.is_text(kind):
+        texts, codes = arrays.encoded(arrays.plain(column).fill_null(""), sort=True)
+        formats.table({name: texts}, {"user": name}, rejected=bad)
+        if not bad:
+            return texts, codes
+    if pa.types.is_integer(kind) and not column.null_count:
+        values = arrays.plain(column)
+    else:
+        values = formats.table(pa.table({name: column}), {"user": name}, place=place)["user"]
+        if arrays.is_number(kind):
+            values = table.numbered(pa.array(values, pa.string()))
+            if not pa.types.is_integer(values.type):
+                raise refusal(f"The ids of {name!r} must be all texts or all integers", kind)
+    ids, codes = arrays.encoded(values, sort=True)
+    if ids.dtype.kind in "iu" and int(ids.max(initial=0)) <= _LARGEST:
+        ids = ids.astype(np.int64)
+    return ids, codes
 
 
-def renumbered(interactions: Any, fitted: Pair) -> Any:
-    """Returns interactions of users and items of the fit, with indices in place of ids."""
-    if not _is_frame(interactions, fitted):
-        return interactions
-    users, items, gains = split_columns(interactions)
-    return rows("user", users, 0, fitted[0]), rows("item", items, 0, fitted[1]), gains
+def numbered(
+    name: str, column: Any, place: str, fitted: Numbering | None
+) -> tuple[NDArray[np.int64], Numbering]:
+    """Numbers the ids of an Arrow column; new ones follow those of the fit, sorted.
+
+    Raises:
+        ValueError: As `distinct`, or if ids are of another type than those of the fit.
+    """
+    ids, codes = distinct(name, column, place)
+    if fitted is None:
+        return codes, Numbering(ids)
+    rows = fitted.find(name, ids)
+    is_new = rows < 0
+    if is_new.any():
+        rows[is_new] = len(fitted.ids) + np.arange(np.sum(is_new))
+        fitted = Numbering(np.concatenate([fitted.ids, ids[is_new].astype(fitted.ids.dtype)]))
+    return rows[codes], fitted
 
 
 def rows(name: str, given: ArrayLike, count: int, numbering: Numbering | None) -> NDArray[np.int64]:
@@ -107,42 +142,24 @@ def named(indices: NDArray[Any], numbering: Numbering | None) -> NDArray[Any]:
     return np.where(indices < 0, none, ids[indices])
 
 
-def _is_frame(interactions: Any, fitted: Pair | None) -> bool:
-    is_frame = names_of(interactions) is not None
-    if fitted is not None and is_frame != (fitted[0] is not None):
-        raise refusal(
-            "Interactions must be a frame of ids if, and only if, those of the fit were one",
-            type(interactions).__name__,
-        )
-    return is_frame
+def stored(name: str, numbering: Numbering | None) -> dict[str, NDArray[Any]]:
+    """Returns ids as arrays to save, by name: texts are their bytes, and the ends of these."""
+    if numbering is None:
+        return {}
+    if numbering.ids.dtype.kind != "O":
+        return {name: numbering.ids}
+    octets = [text.encode() for text in numbering.ids.tolist()]
+    ends = np.cumsum([len(x) for x in octets], dtype=np.int64)
+    return {name: np.frombuffer(b"".join(octets), np.uint8), f"{name}_ends": ends}
 
 
-def _checked(name: str, column: Ids) -> Ids:
-    if column.dtype.kind == "O" and len(kinds := {*map(type, column.flat)}) == 1:
-        column = column.astype(kinds.pop())  # of one type, so that no value is changed
-    if column.dtype.kind not in "iuU":
-        raise refusal(
-            f"The ids of `{name}` must be all texts or all integers",
-            f"dtype={column.dtype}, such as {column[:1].tolist()}",
-        )
-    if column.dtype.kind == "U" or (column.dtype == np.uint64 and np.any(column > _LARGEST)):
-        return column
-    return column.astype(np.int64)
-
-
-def _alike(name: str, column: Ids, ids: Ids) -> Ids:
-    column = _checked(name, column) if column.size else column.astype(ids.dtype)
-    if (column.dtype.kind == "U") != (ids.dtype.kind == "U"):
-        raise refusal(
-            f"The ids of `{name}` must be of the type of the fit, {ids.dtype}", column.dtype
-        )
-    if ids.dtype.kind != "U" and column.size:  # of int64 and uint64 together NumPy makes floats
-        limits = np.iinfo(ids.dtype)
-        if int(column.min()) < limits.min or int(column.max()) > limits.max:
-            raise refusal(
-                f"The ids of `{name}` must be from {limits.min} to {limits.max}, as those of the "
-                "fit; texts have no limits",
-                f"from {column.min()} to {column.max()}",
-            )
-        column = column.astype(ids.dtype)
-    return column
+def loaded(name: str, arrays: dict[str, NDArray[Any]]) -> Numbering | None:
+    """Returns the ids that were saved; None if there are none."""
+    if name not in arrays:
+        return None
+    ids = arrays[name]
+    if f"{name}_ends" in arrays:
+        octets, ends = ids.tobytes(), [0, *arrays[f"{name}_ends"].tolist()]
+        texts = [octets[i:j].decode() for i, j in itertools.pairwise(ends)]
+        return Numbering(np.array(texts, object))
+    return Numbering(ids.astype(object) if ids.dtype.kind == "U" else ids)  # of earlier versions

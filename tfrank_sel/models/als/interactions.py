@@ -1,19 +1,113 @@
-"""Conversion of user-item interactions to a checked sparse matrix."""
+"""User-item interactions, and their conversion to a checked sparse matrix."""
 
+import dataclasses
+import warnings
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from tfrank_sel.data import arrays, formats, table
+from tfrank_sel.models.als import ids
 from tfrank_sel.refusals import received, refusal
 
 Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
 
 _COLUMNS = ("user", "item", "gain")
+_PLACE = "interactions"
 _TIME = 1e7  # days written as numbers, and seconds since 1970, are above
 # most indices that a column may have: so many per interaction, and so many more
 _GAPS, _FREE = 10, 100_000
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Interactions:
+    """Users and items of interactions by index, in the order in which they were given.
+
+    Args:
+        pairs: A SciPy sparse matrix `[users, items]` of gains; or the users, the items and the
+            gains, each `[count]`.
+        numberings: The ids of the users and of the items; None if they are indices.
+        times: Times, `[count]`, as `data.arrays.moments`, if any.
+    """
+
+    pairs: Any
+    numberings: ids.Pair = (None, None)
+    times: NDArray[Any] | None = None
+
+    def matrix(self, shape: tuple[int, int] | None = None) -> Matrix:
+        """Returns the gains as a CSR matrix, also those of 0; otherwise as `as_matrix`."""
+        if sp.issparse(self.pairs):
+            matrix = sp.csr_matrix(self.pairs.astype(_wide(self.pairs.dtype)), copy=True)
+            if shape is not None and matrix.shape != tuple(shape):
+                raise refusal(f"`interactions` must have shape {tuple(shape)}", shape=matrix.shape)
+        else:
+            users, items, gains = self.pairs
+            _check_indices("user", users, None if shape is None else shape[0])
+            _check_indices("item", items, None if shape is None else shape[1])
+            matrix = sp.csr_matrix((gains.astype(_wide(gains.dtype)), (users, items)), shape=shape)
+        matrix.sum_duplicates()
+        if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0):
+            raise refusal(
+                "Gains must be finite and not negative",
+                f"gains from {matrix.data.min()} to {matrix.data.max()}",
+            )
+        return matrix
+
+    def among(self, fitted: ids.Pair) -> "Interactions":
+        """Returns the interactions of users and items of the fit; the indices of others are larger.
+
+        Warns of others.
+
+        Raises:
+            ValueError: If more than half are of others.
+        """
+        if fitted[0] is None or fitted[1] is None:
+            return self
+        users, items, gains = self.pairs
+        is_known = (users < len(fitted[0].ids)) & (items < len(fitted[1].ids))
+        others = "those of the users and items of the fit"
+        table.tell_partners("interactions for validation", is_known, others)
+        return Interactions((users[is_known], items[is_known], gains[is_known]), fitted)
+
+    def divided(self, share: float, random: np.random.Generator) -> tuple[Matrix, Matrix]:
+        """Divides the interactions in those to fit and those held out.
+
+        The latest are held out; without times, random ones are. Held-out pairs that are also among
+        the others are left out, and so are users without others.
+
+        Args:
+            share: Share of the interactions that is held out.
+            random: Source of random numbers.
+
+        Raises:
+            ValueError: If there is not a time for each interaction.
+        """
+        matrix = as_matrix(self)
+        pairs = matrix if self.times is None else self.pairs
+        if sp.issparse(pairs):
+            pairs = pairs.tocoo()
+            pairs = pairs.row, pairs.col, pairs.data
+        if self.times is None:
+            is_held_out = random.random(matrix.nnz) < share
+        else:
+            if self.times.shape != pairs[0].shape:
+                raise refusal(
+                    "`times` must have a value for each interaction",
+                    f"shape {self.times.shape}, of {len(pairs[0])} interactions",
+                )
+            _, order = np.unique(self.times, return_inverse=True)
+            latest = np.quantile(order, 1.0 - share, method="lower")
+            # those of the last time, however many, rather than none
+            is_held_out = order > min(latest, order.max(initial=0) - 1)
+        train, held_out = (
+            as_matrix(tuple(column[chosen] for column in pairs), matrix.shape)
+            for chosen in (~is_held_out, is_held_out)
+        )
+        has_others = train.getnnz(axis=1)[:, np.newaxis] > 0
+        held_out = as_matrix(held_out.multiply(has_others) - held_out.multiply(train != 0))
+        return train, held_out
 
 
 def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix:
@@ -22,41 +116,157 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
     Gains of duplicate pairs are summed, and gains of 0 are dropped.
 
     Args:
-        interactions: One of: a SciPy sparse matrix `[users, items]` of gains; a pandas frame or an
-            Arrow table with columns `user`, `item` and optionally `gain`, or with two or three
-            columns of other names in that order; a tuple of two or three NumPy arrays; or an array
-            `[count, 2 or 3]` of such columns. Users and items are indices from 0 without large
-            gaps. The default gain is 1.
+        interactions: One of: a SciPy sparse matrix `[users, items]` of gains; a table in memory as
+            in `read`; a tuple of two or three NumPy arrays; or an array `[count, 2 or 3]` of such
+            columns. Users and items are indices from 0 without large gaps. The default gain is 1.
         shape: The numbers of users and items; if `None`, inferred from the interactions.
 
     Raises:
         TypeError: If the interactions have another type.
         ValueError: If a user, an item or a gain is out of range, or columns differ in length.
     """
-    matrix = with_zeros(interactions, shape)
+    if not isinstance(interactions, Interactions):
+        interactions = read(interactions)
+        users, items = interactions.numberings
+        if users is not None and items is not None:  # whose ids are indices
+            of_users, of_items, gains = interactions.pairs
+            interactions = Interactions((users.ids[of_users], items.ids[of_items], gains))
+    matrix = interactions.matrix(shape)
     matrix.eliminate_zeros()
     return matrix
 
 
-def with_zeros(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix:
-    """Reads interactions as `as_matrix`, with gains of 0."""
-    if sp.issparse(interactions):
-        matrix = sp.csr_matrix(interactions.astype(_wide(interactions.dtype)), copy=True)
-        if shape is not None and matrix.shape != tuple(shape):
-            raise refusal(f"`interactions` must have shape {tuple(shape)}", shape=matrix.shape)
-    else:
-        users, items, gains = split_columns(interactions)
-        _check_ids("user", users, None if shape is None else shape[0])
-        _check_ids("item", items, None if shape is None else shape[1])
-        gains = gains.astype(_wide(gains.dtype))
-        matrix = sp.csr_matrix((gains, (users, items)), shape=shape)
-    matrix.sum_duplicates()
-    if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0):
+def read(
+    interactions: Any, fitted: ids.Pair | None = None, times: ArrayLike | None = None
+) -> Interactions:
+    """Reads interactions, and numbers the users and the items of a table.
+
+    Args:
+        interactions: As in `as_matrix`. A table is a pandas or polars frame, an Arrow table, a
+            mapping of columns or a list of dicts. It has columns `user`, `item` and maybe `gain`
+            and `time`, or two or three columns of other names, for user, item and gain in that
+            order. Ids are as in all tables: texts or integers, and 12.0 is 12.
+        fitted: The ids of the fit, which new ones follow; None before it.
+        times: Time of each interaction; the column `time` if None.
+
+    Raises:
+        ImportError: If a table is given without pyarrow.
+        TypeError: If the interactions have another type.
+        ValueError: If columns are missing or differ in length, or an id, a gain or a time is none.
+
+    Warns of further columns of numbers or times, which are left out.
+    """
+    if isinstance(interactions, Interactions):
+        return interactions
+    if times is not None:
+        given = times if np.ndim(times) else [times]
+        times = formats.table({"times": given}, {"time": "times"}, place="`times`")["time"]
+    pairs = _pairs(interactions)
+    if fitted is not None and (pairs is None) != (fitted[0] is not None):
         raise refusal(
-            "Gains must be finite and not negative",
-            f"gains from {matrix.data.min()} to {matrix.data.max()}",
+            "Interactions must be a frame of ids if, and only if, those of the fit were one",
+            type(interactions).__name__,
         )
-    return matrix
+    if pairs is None:
+        return _of_table(interactions, fitted or (None, None), times)
+    return Interactions(pairs, times=times)
+
+
+def _of_table(source: Any, fitted: ids.Pair, times: NDArray[Any] | None) -> Interactions:
+    try:
+        whole = table.of_frame(source)
+    except TypeError as error:
+        expected = (
+            "`interactions` must be a SciPy sparse matrix, a frame or table with columns "
+            "`user` and `item`, a tuple of arrays, or an array with one row per pair"
+        )
+        raise TypeError(received(expected, type(source).__name__)) from error
+    roles = _roles(whole)
+    table.check(_PLACE, whole.schema.names, roles.values())
+    gains = np.ones(whole.num_rows, np.float32)
+    if others := {role: name for role, name in roles.items() if role in ("gain", "time")}:
+        values = formats.table(whole.select(list(others.values())), others, place=_PLACE).roles
+        if "gain" in others:
+            kind = arrays.plain_type(whole.schema.field(others["gain"]).type)
+            is_plain = arrays.arrow().types.is_primitive(kind)
+            gains = values["gain"].astype(_wide(kind.to_pandas_dtype()) if is_plain else float)
+        times = values.get("time") if times is None else times
+    users, items = (
+        ids.numbered(roles[role], whole[roles[role]], _PLACE, known)
+        for role, known in zip(("user", "item"), fitted, strict=True)
+    )
+    return Interactions((users[0], items[0], gains), (users[1], items[1]), times)
+
+
+def _roles(whole: Any) -> dict[str, str]:
+    """The column of each role of a table, by name or by order."""
+    names = whole.schema.names
+    if {"user", "item"} <= set(names):
+        roles = {x: x for x in (*_COLUMNS, "time") if x in names}
+        rest = [x.name for x in whole.schema if x.name not in roles and _is_of_numbers(x.type)]
+        if rest:
+            warnings.warn(
+                f"`interactions` have columns {rest}, which are left out: rename a column to "
+                "`gain` or `time` if it is one, or pass only the columns to use",
+                stacklevel=5,
+            )
+        return roles
+    if len(names) not in (2, 3):
+        raise refusal(
+            "`interactions` must have columns `user`, `item` and maybe `gain`, or only "
+            "columns of these, in this order: `frame[[users, items]]`",
+            columns=names,
+        )
+    if names[2:] not in ([], ["gain"]) and _are_times(whole.column(2)):
+        raise refusal(
+            "`interactions` must have gains as third column: rename columns to `user`, `item` "
+            "and `time`, or `gain`",
+            f"{names[2]!r}, such as {whole.column(2)[0]}",
+        )
+    return dict(zip(_COLUMNS, names, strict=False))
+
+
+def _is_of_numbers(kind: Any) -> bool:
+    """Whether an Arrow type is one of numbers or of times."""
+    kind = arrays.plain_type(kind)
+    return arrays.is_number(kind) or bool(arrays.arrow().types.is_temporal(kind))
+
+
+def _are_times(column: Any) -> bool:
+    """Whether values are more likely times, numbers from 20240229 on, than gains."""
+    kind = arrays.plain_type(column.type)
+    if not arrays.is_number(kind):
+        return _is_of_numbers(kind)
+    return bool(len(column)) and float(arrays.doubles(column).min()) >= _TIME
+
+
+def _pairs(interactions: Any) -> Any:
+    """A sparse matrix as it is, or users, items and gains as arrays; None of a table."""
+    if sp.issparse(interactions):
+        return interactions
+    if isinstance(interactions, np.ndarray) and interactions.ndim == 2:
+        columns = list(interactions.T)
+        if len(columns) > 2:  # gains make numbers of the other columns, too
+            columns[:2] = map(_as_integers, columns[:2])
+    elif isinstance(interactions, tuple):
+        columns = [np.asarray(column) for column in interactions]
+    else:
+        return None
+    if len(columns) not in (2, 3) or len({column.shape for column in columns}) != 1:
+        raise refusal(
+            "Users, items and gains (if given) must be columns of equal length",
+            f"shapes {[column.shape for column in columns]}",
+        )
+    return columns[0], columns[1], columns[2] if columns[2:] else np.ones(len(columns[0]), "f4")
+
+
+def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
+    """The integers of a column of floats, if it has no others."""
+    if column.dtype.kind != "f":
+        return column
+    with np.errstate(invalid="ignore"):
+        integers = column.astype(np.int64)
+    return integers if np.array_equal(integers, column) else column
 
 
 def merged(old: Matrix, new: Matrix) -> Matrix:
@@ -74,142 +284,22 @@ def merged(old: Matrix, new: Matrix) -> Matrix:
     return union
 
 
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of gains, in which duplicates are summed."""
-    return np.dtype(np.float64 if dtype.itemsize > 4 else np.float32)
+def _wide(dtype: Any) -> type[np.floating]:
+    """The dtype of gains, in which duplicates are summed: float32 if it holds each of them."""
+    return np.float32 if np.can_cast(dtype, np.float32) else np.float64
 
 
-def names_of(interactions: Any) -> list[str] | None:
-    """Returns the names of the columns of a frame or table; None for other interactions."""
-    names = getattr(interactions, "column_names", getattr(interactions, "columns", None))
-    return None if names is None else list(names)
-
-
-def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Returns users, items and gains of interactions, in the order that these have."""
-    if sp.issparse(interactions):
-        pairs = interactions.tocoo()
-        return pairs.row, pairs.col, pairs.data
-    names = names_of(interactions)
-    if names is not None:
-        if {"user", "item"} <= set(names):
-            names = [name for name in _COLUMNS if name in names]
-        elif len(names) not in (2, 3):
-            raise refusal(
-                "`interactions` must have columns `user`, `item` and maybe `gain`, or only "
-                "columns of these, in this order: `frame[[users, items]]`",
-                columns=names,
-            )
-        columns = [np.asarray(interactions[name]) for name in names]
-        if names[2:] not in ([], ["gain"]) and _are_times(columns[2]):
-            raise refusal(
-                "`interactions` must have gains as third column: rename columns to `user`, `item` "
-                "and `time`, or `gain`",
-                f"{names[2]!r}, such as {columns[2][0]}",
-            )
-    elif isinstance(interactions, np.ndarray) and interactions.ndim == 2:
-        columns = list(interactions.T)
-        if len(columns) > 2:  # gains make numbers of the other columns, too
-            columns[:2] = map(_as_integers, columns[:2])
-    elif isinstance(interactions, tuple):
-        columns = [np.asarray(column) for column in interactions]
-    else:
-        expected = (
-            "`interactions` must be a SciPy sparse matrix, a frame or table with columns "
-            "`user` and `item`, a tuple of arrays, or an array with one row per pair"
-        )
-        raise TypeError(received(expected, type(interactions).__name__))
-    if len(columns) not in (2, 3) or len({column.shape for column in columns}) != 1:
-        raise refusal(
-            "Users, items and gains (if given) must be columns of equal length",
-            f"shapes {[column.shape for column in columns]}",
-        )
-    gains = columns[2] if len(columns) == 3 else np.ones(len(columns[0]), np.float32)
-    return columns[0], columns[1], gains
-
-
-def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
-    """The integers of a column of floats, if it has no others."""
-    if column.dtype.kind != "f":
-        return column
-    with np.errstate(invalid="ignore"):
-        integers = column.astype(np.int64)
-    return integers if np.array_equal(integers, column) else column
-
-
-def _are_times(column: NDArray[Any]) -> bool:
-    """Whether numbers are more likely times, from 20240229 on, than gains."""
-    is_number = column.dtype.kind in "iuf"
-    return column.dtype.kind == "M" or bool(is_number and column.size and column.min() >= _TIME)
-
-
-def times_of(interactions: Any) -> NDArray[Any] | None:
-    """Returns the column `time` of a frame or table with columns `user` and `item`, if any."""
-    if not {"user", "item", "time"} <= set(names_of(interactions) or ()):
-        return None
-    return np.asarray(interactions["time"])
-
-
-def divided(
-    interactions: Any, times: Any, share: float, random: np.random.Generator
-) -> tuple[Matrix, Matrix]:
-    """Divides interactions in those to fit and those held out.
-
-    Held-out pairs that are also among the others are left out, and so are users without others.
-
-    Args:
-        interactions: As in `as_matrix`.
-        times: Time of each interaction: the latest are held out. If `None`, random ones are.
-        share: Share of the interactions that is held out.
-        random: Source of random numbers.
-
-    Raises:
-        ValueError: If there is not a time for each interaction.
-    """
-    matrix = as_matrix(interactions)
-    columns = split_columns(matrix if times is None else interactions)
-    if times is None:
-        is_held_out = random.random(matrix.nnz) < share
-    else:
-        when = np.asarray(times)
-        if when.shape != columns[0].shape:
-            raise refusal(
-                "`times` must have a value for each interaction",
-                f"shape {when.shape}, of {len(columns[0])} interactions",
-            )
-        if _is_unknown(when).any():
-            raise refusal("`times` must have a value for each interaction", "missing values")
-        _, order = np.unique(when, return_inverse=True)  # of any type that can be compared
-        latest = np.quantile(order, 1.0 - share, method="lower")
-        # those of the last time, however many, rather than none
-        is_held_out = order > min(latest, order.max(initial=0) - 1)
-    train, held_out = (
-        as_matrix(tuple(column[chosen] for column in columns), matrix.shape)
-        for chosen in (~is_held_out, is_held_out)
-    )
-    has_others = train.getnnz(axis=1)[:, np.newaxis] > 0
-    held_out = as_matrix(held_out.multiply(has_others) - held_out.multiply(train != 0))
-    return train, held_out
-
-
-def _is_unknown(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where values are None, NaN or NaT, which are not equal to themselves, or pandas' NA."""
-    if values.dtype.kind != "O":
-        return np.asarray(values != values)
-    return np.array([x is None or str(x) in ("<NA>", "NaT", "nan") for x in values.tolist()], bool)
-
-
-def _check_ids(name: str, ids: NDArray[Any], count: int | None) -> None:
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise refusal(f"`{name}` must be integers from 0, or ids in a frame", dtype=ids.dtype)
-    if len(ids) and (ids.min() < 0 or (count is not None and ids.max() >= count)):
+def _check_indices(name: str, indices: NDArray[Any], count: int | None) -> None:
+    if not np.issubdtype(indices.dtype, np.integer):
+        raise refusal(f"`{name}` must be integers from 0, or ids in a frame", dtype=indices.dtype)
+    if len(indices) and (indices.min() < 0 or (count is not None and indices.max() >= count)):
         raise refusal(
             f"`{name}` must be from 0 to {'any' if count is None else count - 1}",
-            f"from {ids.min()} to {ids.max()}",
+            f"from {indices.min()} to {indices.max()}",
         )
-    if count is None and len(ids) and ids.max() >= _GAPS * len(ids) + _FREE:
+    if count is None and len(indices) and indices.max() >= _GAPS * len(indices) + _FREE:
         raise refusal(
             f"`{name}` must be indices from 0 without large gaps",
-            f"{len(ids)} interactions, indices up to {ids.max()}. Pass a frame: its columns are "
-            "ids, which may be any texts or integers",
+            f"{len(indices)} interactions, indices up to {indices.max()}. Pass a frame: its "
+            "columns are ids, which may be any texts or integers",
         )

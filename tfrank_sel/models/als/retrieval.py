@@ -5,12 +5,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from tfrank_sel.distribution import Group, SingleProcess
-from tfrank_sel.models.als.interactions import as_matrix
 from tfrank_sel.models.als.objectives import Objective
 from tfrank_sel.refusals import refusal
 
@@ -112,7 +112,9 @@ def most_similar(places: NDArray[np.int64], factors: Array, k: int) -> tuple[Ids
     rows = np.atleast_1d(places)
     norms = np.linalg.norm(factors, axis=1, keepdims=True)
     unit = factors / np.maximum(norms, np.finfo(factors.dtype).tiny)
-    itself = as_matrix((np.arange(len(rows)), rows), (len(rows), len(unit)))
+    itself = sp.csr_matrix(
+        (np.ones(len(rows)), (np.arange(len(rows)), rows)), (len(rows), len(unit))
+    )
     ids, cosines = best(unit[rows], unit, k, itself)
     return (ids, cosines) if places.ndim else (ids[0], cosines[0])
 

@@ -11,8 +11,8 @@ import numpy as np
 import rich.progress
 from numpy.typing import ArrayLike
 
-from tfrank_sel.models.als import ids, retrieval
-from tfrank_sel.models.als.interactions import as_matrix, divided, times_of
+from tfrank_sel.models.als import retrieval
+from tfrank_sel.models.als.interactions import read
 from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def tune(
             `regularization`, 0.2, 0.6, 2, 6 and 20 are tried.
         trials: Number of combinations to try, drawn without replacement; all if `None`.
         held_out: Share of the interactions to judge by, in (0, 1).
-        times: Time of each interaction, such as numbers or NumPy dates; the column `time` of a
-            frame if `None`. The latest interactions are held out, as new ones will be judged;
-            random ones without times. Pairs that also occur before, and users who do not, are not
-            judged.
+        times: Time of each interaction: numbers, dates or times, also as texts in ISO 8601; the
+            column `time` of a table if `None`. The latest interactions are held out, as new ones
+            will be judged; random ones without times. Pairs that also occur before, and users who
+            do not, are not judged.
         seed: Seed of the held-out interactions and of the combinations.
         verbose: Whether to show progress.
 
@@ -88,9 +88,8 @@ def tune(
     if model.regularization is None:
         search = {"regularization": REGULARIZATIONS, **search}
     random = np.random.default_rng(seed)
-    times = times_of(interactions) if times is None else times
-    interactions, known_ids = ids.numbered(interactions)
-    train, validation = divided(interactions, times, held_out, random)
+    taken = read(interactions, times=times)
+    train, validation = taken.divided(held_out, random)
     if not validation.nnz or not train.nnz:
         raise refusal(
             "`held_out` must leave interactions in both parts",
@@ -114,9 +113,7 @@ def tune(
             stacklevel=2,
         )
     settings = {name: tried[0][name] for name in (*search, "sweeps")}
-    chosen_model = type(model)(**{**arguments, **settings}).fit(as_matrix(interactions))
-    chosen_model._numberings = known_ids
-    return chosen_model, tried
+    return type(model)(**{**arguments, **settings}).fit(taken), tried
 
 
 def regularization(

@@ -5,7 +5,12 @@ but for the import. Any loss of this package can be the loss of a task.
 """
 
 from tfrank_sel import lazy
-from tfrank_sel.presets.tfrs import layers as layers, metrics as metrics, tasks as tasks
+from tfrank_sel.presets.tfrs import (
+    layers as layers,
+    metrics as metrics,
+    models as models,
+    tasks as tasks,
+)
 from tfrank_sel.presets.tfrs.models import Model as Model
 
-__getattr__, __dir__ = lazy.public(globals(), ["layers", "metrics", "tasks"])
+__getattr__, __dir__ = lazy.public(globals(), ["layers", "metrics", "models", "tasks"])
