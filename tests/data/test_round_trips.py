@@ -9,45 +9,49 @@ from tfrank_sel import data
 from tfrank_sel.data import FeatureSpec, elwc, letor, packed, schema
 from tfrank_sel.data.cache import Cache
 
-NUMBERS = st.sampled_from(
-    [0.0, -0.0, 1.0, 2.5, -1.0, 0.1, 2.0**24 + 1, 2.0**63, 3.4e38, 1e39, 1e300, -1e300, 1e-320]
-    + [np.inf, -np.inf, np.nan]
-)
-INTEGERS = st.sampled_from([0, 1, 2**24 + 1, 2**63 - 1, 2**63 + 5, 2**64 - 1])
-TEXTS = st.text(max_size=4) | st.sampled_from(
-    ["", "a", "a b", "a#b", "#", "docid=b", "a:1", "\ud800", "\x00", "\x85", "\u2028", "\ufeff"]
-)
+ODD_NUMBERS = [-1.0, 3.4e38, 1e39, 1e300, -1e300, np.inf, -np.inf, np.nan]
+NUMBERS = [0.0, -0.0, 1.0, 2.5, 0.1, 2.0**24 + 1, 2.0**63, 1e-320]
+INTEGERS = [0, 1, 2**24 + 1, 2**63 - 1, 2**63 + 5, 2**64 - 1]
+ODD_TEXTS = ["", "a b", "a#b", "#", "\ud800", "\x00", "\x85", "\u2028", "\ufeff"]
+TEXTS = ["a", "b", "docid=b", "a:1", "\u00e9"]
+
+
+def mostly(usual, odd):
+    """The usual values, or with odd ones."""
+    return st.sampled_from([usual, usual, usual, [*usual, *odd]])
 
 
 @st.composite
 def spec_and_lists(draw):
     spec = FeatureSpec(
         draw(st.integers(0, 2)) or 1,
-        num_texts=draw(st.integers(0, 2)),
-        weight=draw(st.sampled_from([None, "weight"])),
+        num_texts=draw(st.sampled_from([0, 0, 1, 2])),
+        weight=draw(st.sampled_from([None, None, "weight"])),
     )
     return spec, [draw(lists(spec)) for _ in range(draw(st.integers(1, 3)))]
 
 
 @st.composite
 def lists(draw, spec):
-    size = draw(st.integers(0, 3))
+    size = draw(st.sampled_from([0, 1, 2, 2, 3]))
+    texts, floats = draw(mostly(TEXTS, ODD_TEXTS)), draw(mostly(NUMBERS, ODD_NUMBERS))
 
     def column(values, width=1):
-        return draw(st.lists(values, min_size=size * width, max_size=size * width))
+        elements = st.sampled_from(values)
+        return draw(st.lists(elements, min_size=size * width, max_size=size * width))
 
     def numbers(width=1):
         are_floats = draw(st.booleans())
         kind = draw(st.sampled_from([np.float64, np.float32])) if are_floats else np.uint64
         with np.errstate(over="ignore"):
-            return np.array(column(NUMBERS if are_floats else INTEGERS, width), kind)
+            return np.array(column(floats if are_floats else INTEGERS, width), kind)
 
     return data.ItemList(
-        draw(TEXTS),
+        draw(st.sampled_from(texts)),
         numbers(),
         numbers(spec.num_features).reshape(size, spec.num_features),
-        tuple(column(TEXTS)),
-        np.array(column(TEXTS, spec.num_texts), np.object_).reshape(size, -1)
+        tuple(column(texts)),
+        np.array(column(texts, spec.num_texts), np.object_).reshape(size, -1)
         if spec.num_texts and size
         else np.zeros([size, spec.num_texts], np.object_),
         numbers() if spec.weight and draw(st.booleans()) else None,

@@ -186,7 +186,7 @@ def text(item_list: ItemList) -> str:
         expected = "LETOR holds labels and features alone, no texts and no weights other than 1"
         raise refusal(expected, f"those of {item_list.query_id!r}")
     for name, values in (("labels", item_list.labels), ("features", features)):
-        if not np.all(np.isfinite(narrow(name, values, np.float32))):
+        if not np.all(np.isfinite(narrow(name, values))):
             raise refusal(f"{name} must be finite", f"those of {item_list.query_id!r}")
     if np.any(item_list.labels < 0.0):
         raise refusal("labels must not be negative", f"those of {item_list.query_id!r}")

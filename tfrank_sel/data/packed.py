@@ -59,9 +59,9 @@ def serialize(
         [[1.0, 0.0]]
     """
     features = spec.checked(features, labels, doc_ids, texts, weights)
-    lists = {spec.features: [features.astype("<f4", copy=False).tobytes()]}
+    lists = {spec.features: [features.tobytes()]}
     if labels is not None:
-        lists[spec.label] = [narrow(spec.label, labels, "<f4").tobytes()]
+        lists[spec.label] = [narrow(spec.label, labels).tobytes()]
     if doc_ids is not None:
         lists[spec.doc_id] = list(doc_ids)
     lists[spec.query_id] = [query_id]
@@ -69,7 +69,7 @@ def serialize(
         of_items: npt.NDArray[Any] = np.asarray(texts, np.object_)
         lists[spec.texts] = [x.encode() if isinstance(x, str) else x for x in of_items.flat]
     if weights is not None and spec.weight is not None:
-        lists[spec.weight] = [narrow(spec.weight, weights, "<f4").tobytes()]
+        lists[spec.weight] = [narrow(spec.weight, weights).tobytes()]
     parts = [part for name, values in sorted(lists.items()) for part in _feature(name, values)]
     return b"".join([head(1, sum(map(len, parts))), *parts])
 

@@ -118,7 +118,7 @@ class FeatureSpec(Configurable):
             Traceback (most recent call last):
             ValueError: `labels` must have length 1. Received: 2
         """
-        features = narrow(self.features, features, np.float32)
+        features = narrow(self.features, features)
         if features.ndim != 2 or features.shape[1] != self.num_features:
             shape = f"[list_size, {self.num_features}]"
             raise refusal(f"`features` must have shape {shape}", features.shape)
@@ -156,35 +156,27 @@ class FeatureSpec(Configurable):
         return ListFeatures(items, {self.query_id: text}, padding, label=self.label)
 
 
-def narrow(name: str, values: Any, dtype: Any, casting: Any = "unsafe") -> np.ndarray:
-    """Returns numbers in another type, where no finite one becomes infinite or another integer.
+def narrow(name: str, values: Any) -> np.ndarray:
+    """Returns numbers as little-endian float32, where no finite one becomes infinite.
 
     Args:
         name: Name of the numbers, for errors.
         values: The numbers.
-        dtype: The type.
-        casting: As in `numpy.ndarray.astype`.
 
     Raises:
-        TypeError: If `casting` does not allow it.
-        ValueError: If a number is beyond the type.
+        ValueError: If a number is beyond float32.
 
     Example:
-        >>> narrow("price", [1e300], np.float32)
+        >>> narrow("price", [1e300])
         Traceback (most recent call last):
         ValueError: 'price' must be within float32. Received: 1e+300
     """
-    given = np.asarray(values)
     with np.errstate(over="ignore"):
-        array = given.astype(dtype, casting=casting, copy=False)
-    if array is not given and given.dtype.kind in "fiuO":
-        if array.dtype.kind == "f":
-            given = given.astype(np.float64, copy=False)
-            is_lost = np.isinf(array) & np.isfinite(given)
-        else:
-            is_lost = array != given
-        if is_lost.any():
-            raise refusal(f"{name!r} must be within {array.dtype.name}", given[is_lost][0])
+        array = np.asarray(values, "<f4")
+    if array is not values and (is_infinite := np.isinf(array)).any():
+        given = np.asarray(values, np.float64)[is_infinite]
+        if np.isfinite(given).any():
+            raise refusal(f"{name!r} must be within float32", given[np.isfinite(given)][0])
     return array
 
 

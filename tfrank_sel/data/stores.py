@@ -214,7 +214,7 @@ def expand(patterns: Iterable[str]) -> list[str]:
     """Returns the files and folders of paths, URLs and patterns with `*`, `?` or `[...]`.
 
     Args:
-        patterns: The paths and patterns. A pattern that is the name of a file is that file.
+        patterns: The paths and patterns. The name of what is there is no pattern.
 
     Returns:
         The paths, in the order of the patterns, and by name within a pattern.
@@ -225,11 +225,12 @@ def expand(patterns: Iterable[str]) -> list[str]:
     """
     paths: list[str] = []
     for pattern in patterns:
-        is_pattern = local_glob.has_magic(pattern) and not is_file(pattern)
+        is_there = is_file(pattern) or is_dir(pattern)
+        is_pattern = local_glob.has_magic(pattern) and not is_there
         matches = glob(pattern) if is_pattern else [pattern]
         if not matches:
             raise InputError(pattern, received("expected a file", "a pattern that matches no file"))
-        if matches == [pattern] and not (is_file(pattern) or is_dir(pattern)):
+        if not is_pattern and not is_there:
             raise InputError(pattern, received("expected a file", "no such file"))
         paths += matches
     places = (x if is_remote(x) else os.path.realpath(x) for x in paths)

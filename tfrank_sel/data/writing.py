@@ -5,6 +5,7 @@ All four writers take one list as a dict: for each feature of an item one value 
 bytes, or nested sequences of these; None or an empty sequence means a missing feature.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 else:
     tf = lazy.Module("tensorflow")
 
+_KINDS = {"float32": "f", "int64": "iu", "string": "O"}  # of arrays that are written as they are
 Features = Mapping[str, Any]  # a value, or those in nested sequences, by name
 
 
@@ -209,8 +211,8 @@ def _checked(name: str, value: Any, feature: Any) -> list[Any]:
     is_text = feature.dtype == tf.string
     array = np.asarray([] if value is None else value, object if is_text else None)
     try:
-        if not is_text and array.size:
-            array = narrow(name, array, feature.dtype.as_numpy_dtype, "same_kind")
+        if array.size and array.dtype.kind not in _KINDS[feature.dtype.name]:
+            array = array.astype(feature.dtype.as_numpy_dtype, casting="same_kind")
         stored = array.ravel().tolist()
         if is_text and not all(isinstance(x, str | bytes) for x in stored):
             raise TypeError
@@ -241,13 +243,17 @@ def _feature(name: str, value: Any) -> bytes:
     if not len(values):
         return b""
     if isinstance(values[0], float):
-        return field(2, field(1, narrow(name, values, "<f4").tobytes()))
+        try:
+            octets = struct.pack(f"<{len(values)}f", *values)
+        except (OverflowError, struct.error):
+            octets = narrow(name, values).tobytes()
+        return field(2, field(1, octets))
     if isinstance(values[0], int):
         if not -(2**63) <= min(values) <= max(values) < 2**63:
             raise refusal(f"{name!r} must be within int64", list(values))
         return field(3, field(1, b"".join(map(_varint, values))))
-    octets = (x.encode() if isinstance(x, str) else x for x in values)
-    return field(1, b"".join(field(1, x) for x in octets))
+    texts = (x.encode() if isinstance(x, str) else x for x in values)
+    return field(1, b"".join(field(1, x) for x in texts))
 
 
 def _varint(value: int) -> bytes:
