@@ -333,3 +333,18 @@ def test_a_lock_ends_no_other_file(tmp_path):
             pass
         (tmp_path / "run" / ".lock").write_text("of another")
     assert (tmp_path / "run" / ".lock").read_text() == "of another"
+
+
+def test_a_lock_that_its_last_holder_removed_is_none(tmp_path, monkeypatch):
+    genuine, ended = locks.fcntl.flock, [tmp_path / ".lock"]
+
+    def flock(lock, how):
+        if ended:  # between opening and locking
+            ended.pop().unlink()
+        genuine(lock, how)
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    with locks.held(tmp_path):
+        assert (tmp_path / ".lock").exists()
+        with pytest.raises(FileExistsError), locks.held(tmp_path):
+            pass
