@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -290,3 +291,60 @@ def test_a_file_that_two_write_at_once_is_written_by_one(tmp_path):
         with pytest.raises(FileExistsError, match="is being written by another process"):
             stores.write_text(tmp_path / "x", "second")
     assert (tmp_path / "x").read_text() == "first"
+
+
+def test_a_lock_excludes_others_while_its_folder_comes_and_goes(tmp_path):
+    """Readers see whole files, and two processes never hold a folder at once."""
+    path, mark = tmp_path / "new" / "x", tmp_path / "mark"
+
+    def write(until: float) -> int:
+        done = 0
+        while time.monotonic() < until:
+            with contextlib.suppress(FileExistsError), locks.claimed(path) as written:
+                descriptor = os.open(mark, os.O_CREAT | os.O_EXCL)  # an error if it is there
+                written.write_text("x")
+                os.close(descriptor)
+                mark.unlink()
+                done += 1
+        return done
+
+    children = []
+    for _ in range(4):
+        if (process := os.fork()) == 0:
+            code = 1
+            try:
+                code = 0 if write(time.monotonic() + 1.5) else 2
+            finally:
+                os._exit(code)
+        children.append(process)
+    assert [os.waitpid(process, 0)[1] for process in children] == [0] * 4
+    assert not path.exists()
+
+
+def test_a_lock_ends_no_other_file(tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / ".lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match=r"\.lock"), locks.held(tmp_path):
+        pass
+    assert (tmp_path / "precious").read_text() == "precious"
+    with locks.held(tmp_path / "run"):
+        (tmp_path / "run" / ".lock").rename(tmp_path / "moved")
+        with locks.held(tmp_path / "run"):
+            pass
+        (tmp_path / "run" / ".lock").write_text("of another")
+    assert (tmp_path / "run" / ".lock").read_text() == "of another"
+
+
+def test_a_lock_that_its_last_holder_removed_is_none(tmp_path, monkeypatch):
+    genuine, ended = locks.fcntl.flock, [tmp_path / ".lock"]
+
+    def flock(lock, how):
+        if ended:  # between opening and locking
+            ended.pop().unlink()
+        genuine(lock, how)
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    with locks.held(tmp_path):
+        assert (tmp_path / ".lock").exists()
+        with pytest.raises(FileExistsError), locks.held(tmp_path):
+            pass

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from tfrank_sel.refusals import received
 
@@ -19,6 +18,7 @@ except ModuleNotFoundError:  # a system without such locks: the import must not 
 
 _LOCK = "lock"
 _OFTEN = 0.05  # seconds between two tries to lock
+_TRIES = 10  # to open a file in a folder that others remove
 
 
 @contextlib.contextmanager
@@ -91,12 +91,16 @@ def claimed(folder: Path) -> Iterator[Path]:
         ImportError: If the system has no such locks as Linux and macOS have.
         OSError: If the folder cannot be created.
     """
-    with held(folder, _LOCK):
-        try:
+    try:
+        with held(folder, _LOCK):
             _clear(folder)
-            yield folder / "written"
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                yield folder / "written"
+            finally:
+                with contextlib.suppress(OSError):
+                    _clear(folder)
+    finally:
+        remove_empty(folder)
 
 
 @contextlib.contextmanager
@@ -118,36 +122,66 @@ def held(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[N
         raise ImportError(received(expected, sys.platform))
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        with _locked(folder, name, time.monotonic() + patience) as lock:
+        with _locked(folder / name, time.monotonic() + patience) as lock:
             try:
                 yield
             finally:
-                with contextlib.suppress(OSError):  # still locked: see `_locked`
-                    os.unlink(lock.name)
+                with contextlib.suppress(OSError):
+                    if _is_there(lock, folder / name):  # still locked: see `_locked`
+                        os.unlink(folder / name)
     finally:
         for path in made:
-            with contextlib.suppress(OSError):  # it is not empty
-                path.rmdir()
+            remove_empty(path)
 
 
-def _locked(folder: Path, name: str, until: float) -> IO[str]:
-    """Locks a file until it is closed, and checks that it is still the file in the folder."""
+def remove_empty(folder: Path) -> None:
+    """Removes a folder, unless it has contents, such as a lock of another process."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def _locked(path: Path, until: float) -> Iterator[int]:
+    """Locks a file, and checks that it is still the file of this name.
+
+    Only the process that has locked the file of this name removes it, and nothing else does: its
+    folder is removed only if it is empty.
+    """
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
+            lock = _opened(path)
+            stack.callback(os.close, lock)
             try:
-                lock = stack.enter_context(open(folder / name, "w", encoding="utf-8"))
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # its last holder may have unlinked it after it was opened: a lock that excludes
-                # nobody
-                if os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name)):
-                    stack.pop_all()
-                    return lock
-            except (BlockingIOError, FileNotFoundError):
+            except BlockingIOError:
                 pass
+            else:
+                if not _is_there(lock, path):
+                    continue
+                yield lock
+                return
         if time.monotonic() >= until:
-            raise FileExistsError(f"{folder} is being written by another process")
+            raise FileExistsError(f"{path.parent} is being written by another process")
         time.sleep(_OFTEN)
+
+
+def _opened(path: Path, tries: int = _TRIES) -> int:
+    """Opens a file, no link, in a folder that others remove whenever it is empty."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except (FileExistsError, FileNotFoundError):
+        if not tries:
+            raise
+    return _opened(path, tries - 1)
+
+
+def _is_there(lock: int, path: Path) -> bool:
+    """Whether an open file still has its name: its last holder may have unlinked it."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _clear(folder: Path) -> None:

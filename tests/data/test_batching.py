@@ -63,6 +63,23 @@ def test_the_layout_of_the_records_makes_no_difference(files, tmp_path):
     assert lists_of(batches(written(tmp_path, elwc.serialize), parse=elwc.parse)) == expected
 
 
+def test_the_weights_of_a_spec_are_read_from_either_layout(tmp_path):
+    spec = data.FeatureSpec(1, weight="weight")
+    found = []
+    for form in (packed, elwc):
+        records = [
+            form.serialize(np.ones([n, 1]), spec, labels=[1.0] * n, weights=w)
+            for n, w in ((1, [2.0]), (2, None))
+        ]
+        path = tmp_path / form.__name__
+        with tf.io.TFRecordWriter(str(path)) as file:
+            for record in records:
+                file.write(record)
+        [batch] = data.batches([str(path)], spec, batch_size=2, bucket_edges=[2], parse=form.parse)
+        found.append(sorted(batch[2].numpy().tolist()))
+    assert found == [[[1.0, 1.0], [2.0, 0.0]]] * 2
+
+
 def test_compressed_files_are_read_by_their_names(files, tmp_path):
     compressed = []
     for file in map(pathlib.Path, files):

@@ -87,6 +87,16 @@ def test_shuffled_batches_are_whole_and_hold_each_list(cache, batch_size):
     assert seen(cache.batches(batch_size, EDGES, seed=1)) == first
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_other_lists_fill_the_last_batch_while_there_are_any(cache, seed):
+    batches = cache.batches(7, [7], seed=seed)
+    for _, labels in batches.as_numpy_iterator():
+        assert len(set(labels[:, 0])) == len(labels)
+    [(_, labels)] = cache.batches(16, [7], seed=seed).as_numpy_iterator()
+    counts = np.unique(labels[:, 0], return_counts=True)[1]
+    assert sorted(counts) == [1] * 4 + [2] * 6
+
+
 def test_a_first_pass_has_the_order_of_that_pass(cache):
     batches = cache.batches(2, EDGES, seed=1)
     passes = [seen(batches) for _ in range(4)]

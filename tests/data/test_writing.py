@@ -111,6 +111,22 @@ def test_values_must_be_those_of_the_features(kind, values, error, message):
         WRITERS[kind][0](values, FEATURES)
 
 
+def test_numbers_beyond_their_type_are_refused():
+    """They became infinite, or negative."""
+    for value in ([1e300], np.array([1e300]), [10**400]):
+        with pytest.raises((ValueError, TypeError), match=r"'price' must be (within|of) float32"):
+            writing.serialize_elwc({"price": value}, FEATURES)
+    for value in (2**63 + 5, np.uint64(2**63 + 5), -(2**63) - 1):
+        with pytest.raises((ValueError, TypeError), match=r"'bag' must be (within|of) int64"):
+            writing.serialize_elwc({"price": [1.0], "bag": [[value]]}, FEATURES)
+    for value in (1e300, [1.0, 1e300], 2**63 + 5, [-(2**63) - 1]):
+        with pytest.raises(ValueError, match="'x' must be within"):
+            writing.example({"x": value})
+    written = writing.serialize_elwc({"price": [np.inf, np.nan, 2**63 + 5]}, FEATURES)
+    found = parsing.parse_elwc(tf.constant([written]), FEATURES)["price"].numpy()
+    np.testing.assert_array_equal(found, np.float32([[np.inf, np.nan, 2.0**63]]))
+
+
 def test_an_example_holds_one_item():
     with pytest.raises(ValueError, match=r"one item. Received: 2"):
         writing.serialize_example({"price": [1.0, 2.0]}, FEATURES)

@@ -202,7 +202,7 @@ def test_a_query_that_comes_back_in_another_part_is_refused(tmp_path, monkeypatc
     monkeypatch.setattr(lines, "PART", 64)
     lists = list(synthetic.lists(40, num_features=4))
     path = tmp_path / "a.txt"
-    letor.write(path, [*lists[:30], lists[20], lists[3]])
+    path.write_text("".join(map(letor.text, [*lists[:30], lists[20], lists[3]])))
     sources = expand([str(path)], "train")
     layout = ingest.Inputs(sources).schema()
     with pytest.raises(data.InputError) as error:

@@ -1,8 +1,11 @@
 """Leases of places in stores, between processes for real."""
 
+import json
 import multiprocessing
 import os
 import signal
+import socket
+import threading
 import time
 
 import pytest
@@ -12,6 +15,13 @@ from tfrank_sel.data import leases, stores
 
 ALIVE = {"renewed": 0.2, "expired": 60.0}  # a machine may be busy for a while
 IMPATIENT = {"renewed": 0.2, "expired": 1.5}
+
+
+def wait_until(holds) -> None:
+    end = time.monotonic() + 60.0
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def hold(folder: str, ready, seconds: float) -> None:
@@ -86,3 +96,48 @@ def test_of_many_one_takes_over(bucket, process):
     told = [ready.get(timeout=300) for ready in others]
     assert sorted(map(type, told), key=str) == [int, str, str], told
     assert {x for x in told if isinstance(x, str)} == {"FileExistsError"}
+
+
+def test_a_lease_outlives_errors_of_the_client(bucket, monkeypatch, caplog):
+    """google.auth's RefreshError, for example, is neither an OSError nor a ValueError."""
+    latest, failures = leases._latest, 2
+
+    def flaky(folder):
+        nonlocal failures
+        if failures and threading.current_thread() is not threading.main_thread():
+            failures -= 1
+            raise Exception("503, try again")
+        return latest(folder)
+
+    with leases.held(bucket, renewed=0.05, expired=60.0):
+        monkeypatch.setattr(leases, "_latest", flaky)
+        before = latest(bucket)
+        wait_until(lambda: latest(bucket) != before)
+    assert [record.message for record in caplog.records if "503" in record.message] == [
+        f"{bucket}: no sign of life could be given, next try follows: Exception('503, try again')"
+    ]
+
+
+def test_a_process_that_was_replaced_is_told_even_after_the_other_has_ended(bucket):
+    def hold():
+        with leases.held(bucket, renewed=0.05, expired=60.0):
+            leases._write(bucket, 2, 0, "create")
+            wait_until(lambda: not stores.is_file(leases._place(bucket, 1)))
+            leases._write(bucket, 1, 9, "create")  # as by a sign of life that was under way
+            stores.remove(leases._place(bucket, 2))
+
+    with pytest.raises(leases.LeaseError):
+        hold()
+    assert stores.find(bucket) == []
+
+
+@pytest.mark.parametrize("processes", ["another boot pid:[1]", "", None])
+def test_a_process_id_of_another_machine_or_container_says_nothing(bucket, processes):
+    """Containers may share the name of the host."""
+    owner = {"host": socket.gethostname(), "process": 2**22 + 1, "sign": 0}
+    if processes is not None:
+        owner["processes"] = processes
+    stores.write_text(leases._place(bucket, 1), json.dumps(owner))
+    began = time.monotonic()
+    with leases.held(bucket, renewed=10.0, expired=0.5):
+        assert time.monotonic() - began >= 0.5

@@ -54,8 +54,38 @@ def test_a_copy_is_read_until_the_file_changes(folder):
     first = stores.near(url)
     assert stores.near(url) == first
     put(url, b"two")
-    copies = (pathlib.Path(path).read_text(encoding="utf-8") for path in (first, stores.near(url)))
-    assert list(copies) == ["one", "two"]
+    assert pathlib.Path(stores.near(url)).read_text(encoding="utf-8") == "two"
+    assert not os.path.exists(first)
+
+
+def test_a_copy_of_a_file_to_itself_is_refused(folder, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
+    local = str(tmp_path / "a.txt")
+    for path, place in (
+        (local, str(tmp_path / "link" / ".." / tmp_path.name / "a.txt")),
+        (local, tmp_path / "link" / "a.txt"),
+        (str(tmp_path / "b.txt"), local),
+        (f"{folder}/a.txt", f"{folder}/a.txt"),
+    ):
+        put(path, b"one")
+        with pytest.raises(ValueError, match=r"another place. Received: .*a\.txt"):
+            stores.copy(path, place)
+        with stores.opened(path) as file:
+            assert file.read() == b"one"
+
+
+def test_a_name_with_brackets_is_a_name_before_it_is_a_pattern(tmp_path):
+    one, other = str(tmp_path / "log[1].csv"), str(tmp_path / "log1.csv")
+    put(other, b"")
+    assert stores.expand([one]) == [other]
+    put(one, b"")
+    assert stores.expand([one]) == [one]
+
+
+def test_a_store_without_an_operation_is_one_line():
+    with pytest.raises(InputError, match=r"all operations of fsspec.* Received: http://"):
+        stores.remove(f"http://127.0.0.1:{free_port()}/a.csv")
 
 
 def test_a_file_whose_writing_fails_is_as_it_was(folder):

@@ -19,6 +19,7 @@ from tfrank_sel.refusals import received, refusal
 
 LABELS, WEIGHTS = "labels", "weights"
 INDEX = "index.npz"
+_TAKEN = (LABELS, WEIGHTS, INDEX, kept.DIGESTS)
 BLOCK = 2**22  # bytes of batches of one list size that follow each other
 IN_MEMORY = 2**28  # bytes of lists that are kept in memory when they are read
 
@@ -63,7 +64,9 @@ class Cache(Checked):
 
         Raises:
             FileExistsError: If `folder` exists.
-            ValueError: If there is no list, or a part is named `labels` or `weights`.
+            ValueError: If there is no list, the parts of a batch differ from those of the first in
+                name, type or shape, a part is of strings or of other lists than the mask, or its
+                name is that of another file of the cache.
         """
         folder = Path(folder)
         with kept.folder(folder, cls.__name__) as written:
@@ -209,7 +212,10 @@ class Cache(Checked):
             step = max(1, BLOCK // (batch_size * edge * self._item_bytes))
             blocks += [(edge, batches[i : i + step]) for i in range(0, len(batches), step)]
         if len(rest):
-            others = [-1] if orders is None else orders.permutation(len(self.sizes))
+            others = np.array([-1])
+            if orders is not None:  # those of the batch come last
+                others = orders.permutation(len(self.sizes))
+                others = others[np.argsort(np.isin(others, rest), kind="stable")]
             filled = np.append(rest, np.resize(others, batch_size - len(rest)))
             blocks.append((int(edges[-1]), filled[np.newaxis]))
         return blocks if orders is None else [blocks[i] for i in orders.permutation(len(blocks))]
@@ -277,23 +283,45 @@ def _write(
     batches: Iterable[tuple[Any, ...]], folder: Path
 ) -> tuple[np.ndarray, Mapping[str, tf.TensorSpec]]:
     """Writes the parts of lists; returns the sizes of the lists and the kinds of the parts."""
-    sizes, parts = [], {}
+    sizes: list[np.ndarray] = []
+    parts: dict[str, tf.TensorSpec] = {}
     with contextlib.ExitStack() as stack:
         files: dict[str, Any] = {}
-        for inputs, *others in batches:
-            if taken := {LABELS, WEIGHTS} & set(inputs):
-                raise refusal("a part must have another name", sorted(taken))
-            mask = np.asarray(inputs["mask"])
+        for number, (inputs, *others) in enumerate(batches, start=1):
+            if taken := [name for name in inputs if name in _TAKEN or "/" in name]:
+                raise refusal("a part must have another name", taken)
+            names = [*inputs, LABELS, WEIGHTS][: len(inputs) + len(others)]
+            arrays = map(np.asarray, (*inputs.values(), *others))
+            values = dict(zip(names, arrays, strict=True))
+            mask = values.pop("mask")
+            kinds = {
+                name: _kind(f"batch {number}: {name!r}", x, mask) for name, x in values.items()
+            }
+            parts = parts or kinds
+            for name in {**parts, **kinds}:
+                if parts.get(name) != kinds.get(name):
+                    expected = f"batch {number}: {name!r} must be {_words(parts.get(name))}"
+                    raise refusal(f"{expected}, as in the first", _words(kinds.get(name)))
             lengths = mask.sum(axis=1)
             sizes.append(lengths[lengths > 0])
-            values = {name: x for name, x in inputs.items() if name != "mask"}
-            values |= dict(zip((LABELS, WEIGHTS), others, strict=False))
             for name, x in values.items():
-                rows = np.asarray(x)[mask]
                 if name not in files:
                     files[name] = stack.enter_context((folder / name).open("wb"))
-                    parts[name] = tf.TensorSpec(rows.shape[1:], rows.dtype)
-                files[name].write(rows.data)
+                files[name].write(x[mask].data)
     if not sum(map(len, sizes)):
         raise refusal("`batches` must have at least one list", "none")
     return np.concatenate(sizes), parts
+
+
+def _kind(place: str, values: np.ndarray, mask: np.ndarray) -> tf.TensorSpec:
+    """The type and shape of a part of an item."""
+    if mask.dtype != bool or mask.ndim != 2 or values.shape[:2] != mask.shape:
+        expected = f"{place} must have the items of a Boolean mask, [batch_size, list_size]"
+        raise refusal(expected, values.shape, f"mask {mask.dtype} {mask.shape}")
+    if values.dtype.kind in "OSU":
+        raise refusal(f"{place} must be numbers", values.dtype)
+    return tf.TensorSpec(values.shape[2:], values.dtype)
+
+
+def _words(kind: tf.TensorSpec | None) -> str:
+    return "absent" if kind is None else f"{kind.dtype.name} {kind.shape.as_list()}"

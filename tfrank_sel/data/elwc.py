@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tfrank_sel import lazy
 from tfrank_sel.data import writing
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -32,6 +34,8 @@ def serialize(
     labels: Sequence[float] | np.ndarray | None = None,
     doc_ids: Sequence[bytes] | None = None,
     query_id: bytes = b"",
+    texts: npt.ArrayLike | None = None,
+    weights: Sequence[float] | np.ndarray | None = None,
 ) -> bytes:
     """Writes one list as a serialized `ExampleListWithContext`.
 
@@ -42,12 +46,15 @@ def serialize(
         labels: Relevance labels, of shape `[list_size]`, or None to leave them out.
         doc_ids: Identifiers of the items, `list_size` of them, or None to leave them out.
         query_id: Identifier of the query.
+        texts: Texts of the items, `[list_size, spec.num_texts]`; None if `num_texts` is 0.
+        weights: Weight of each item, `[list_size]`, if `spec.weight` is set; None for 1.
 
     Returns:
         The bytes of the message.
 
     Raises:
-        ValueError: If `features`, `labels` or `doc_ids` do not have the sizes above.
+        ValueError: If a part does not have its size above, weights have no name, a number is beyond
+            float32, or there are no floats, only texts.
 
     Example:
         >>> spec = FeatureSpec(num_features=2)
@@ -55,12 +62,18 @@ def serialize(
         >>> parse(tf.constant([written]), spec)["relevance"].numpy().tolist()
         [[1.0, 0.0]]
     """
-    features = spec.checked(features, labels, doc_ids)
+    features = spec.checked(features, labels, doc_ids, texts, weights)
+    if not spec.num_features:
+        raise refusal("an item of ELWC must have at least one float", spec)
     parts: dict[str, Any] = {spec.features: features.tolist()}
     if labels is not None:
         parts[spec.label] = map(float, labels)
     if doc_ids is not None:
         parts[spec.doc_id] = doc_ids
+    if texts is not None:
+        parts[spec.texts] = np.asarray(texts, np.object_).tolist()
+    if weights is not None and spec.weight is not None:
+        parts[spec.weight] = map(float, weights)
     items = [dict(zip(parts, item, strict=True)) for item in zip(*parts.values(), strict=True)]
     return writing.elwc(items, {spec.query_id: query_id})
 
@@ -85,11 +98,15 @@ def parse(
         * `spec.label`: float32 of shape `[batch_size, list_size]`, NaN if missing.
         * `spec.doc_id`: strings of shape `[batch_size, list_size]`, empty if missing.
         * `"mask"`: bool of shape `[batch_size, list_size]`, True for an item, False for padding.
+        * `spec.texts`, if there are any: strings of shape `[batch_size, list_size, num_texts]`,
+          empty at padding.
+        * `spec.weight`, if set: float32 of shape `[batch_size, list_size]`, 1 if missing, 0 at
+          padding.
 
     Raises:
         tf.errors.DataLossError: If an element is not such a message.
         tf.errors.InvalidArgumentError: If an item has no `spec.features`, or not `num_features`
-            floats there, or has a label or identifier of the wrong type.
+            floats there, or has another part of the wrong type or number.
 
     Example:
         >>> spec = FeatureSpec(num_features=1)
@@ -102,4 +119,4 @@ def parse(
     """
     items = dataclasses.replace(spec.named(), context={})
     parsed = parsing.parse_elwc(serialized, items, list_size=list_size)
-    return {name: parsed[name] for name in (spec.features, spec.label, spec.doc_id, items.mask)}
+    return {name: parsed[name] for name in (*items.items, items.mask)}

@@ -2,15 +2,18 @@
 
 import contextlib
 import json
+import logging
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data import stores
 
+_log = logging.getLogger(__name__)
 FOLDER = ".lease"
 _RENEWED = 10.0  # seconds between signs of life
 _EXPIRED = 45.0  # seconds without one after which another process may take over
@@ -45,17 +48,18 @@ def held(folder: str, *, renewed: float = _RENEWED, expired: float = _EXPIRED) -
     # Not before: with no file there, a third process would make number 1 beside this one.
     for old in range(1, mine):
         stores.remove(_place(folder, old))
-    over = threading.Event()
-    signs = threading.Thread(target=_renew, args=(folder, mine, renewed, over), daemon=True)
+    over, lost = threading.Event(), threading.Event()
+    arguments = (folder, mine, renewed, over, lost)
+    signs = threading.Thread(target=_renew, args=arguments, daemon=True)
     signs.start()
     try:
         yield
-        if _latest(folder)[0] != mine:
+        if lost.is_set() or _latest(folder)[0] != mine:
             raise LeaseError(f"another process has taken {folder} over")
     finally:
         over.set()
         signs.join()
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(Exception):  # of any client of a store; the lease expires
             stores.remove(_place(folder, mine))
 
 
@@ -83,7 +87,8 @@ def _ended(folder: str, expired: float) -> int:
         return number
     owner = json.loads(content)
     # A run that was killed and is started again on its machine need not wait for `expired`.
-    if owner["host"] == socket.gethostname() and not _lives(owner["process"]):
+    is_here = owner.get("processes") == _processes() != ""
+    if is_here and not _lives(owner["process"]):
         return number
     end = time.monotonic() + expired
     while time.monotonic() < end:
@@ -94,6 +99,18 @@ def _ended(folder: str, expired: float) -> int:
         if (latest, now) != (number, content):
             raise _refused(folder, now)
     return number
+
+
+def _processes() -> str:
+    """The boot of this machine and the space of process ids in it; empty if not known.
+
+    Containers may share the name of the host, but not the space of process ids.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
 
 
 def _lives(process: int) -> bool:
@@ -115,6 +132,7 @@ def _refused(folder: str, content: bytes) -> FileExistsError:
 def _write(folder: str, number: int, sign: int, mode: str) -> None:
     # `sign` differs each time, so that a process that waits sees a change, and compares no clocks.
     owner: dict[str, Any] = {"host": socket.gethostname(), "process": os.getpid(), "sign": sign}
+    owner["processes"] = _processes()
     place = _place(folder, number)
     with stores.reached(place) as (store, path):
         try:
@@ -123,13 +141,25 @@ def _write(folder: str, number: int, sign: int, mode: str) -> None:
             raise FileExistsError(f"{folder} is held by another process") from error
 
 
-def _renew(folder: str, number: int, renewed: float, over: threading.Event) -> None:
-    """Gives signs of life, as far as the store can be reached."""
-    sign = 0
+def _renew(
+    folder: str, number: int, renewed: float, over: threading.Event, lost: threading.Event
+) -> None:
+    """Gives signs of life, as far as the store can be reached, until another process takes over."""
+    sign, is_logged = 0, False
     while not over.wait(renewed):
         sign += 1
         # A store may be out of reach for less than `expired`; the end of `held` finds a longer gap.
-        with contextlib.suppress(OSError, ValueError):
-            # After a takeover, the file of this process is gone, and would be made again.
+        try:
             if _latest(folder)[0] == number:
                 _write(folder, number, sign, "overwrite")
+            # Another may take over between the two: then the file was made again.
+            if _latest(folder)[0] != number:
+                lost.set()
+                stores.remove(_place(folder, number))
+                return
+        except Exception as error:  # of any client of a store
+            if not is_logged:
+                _log.warning(
+                    "%s: no sign of life could be given, next try follows: %r", folder, error
+                )
+                is_logged = True

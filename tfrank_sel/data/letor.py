@@ -15,6 +15,7 @@ import numpy as np
 from tfrank_sel.data import decimals, lines
 from tfrank_sel.data.lists import ItemList, Lists, runs, strict
 from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.spec import narrow
 from tfrank_sel.locks import created
 from tfrank_sel.refusals import received, refusal
 
@@ -143,8 +144,7 @@ def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
         lists: The lists. All features are written, including zeros.
 
     Raises:
-        ValueError: If an identifier is empty or contains white space, or a query identifier
-            contains `#`.
+        ValueError: If a query occurs twice, or a list is not as `text` requires.
         OSError: If the file cannot be written.
     """
     path = pathlib.Path(path)
@@ -152,12 +152,21 @@ def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
         created(path, replaces=True) as aside,
         gzip.open(aside, "wb") if path.suffix == ".gz" else aside.open("wb") as file,
     ):
+        seen: set[str] = set()
         for item_list in lists:
+            if item_list.query_id in seen:
+                raise refusal("a query must have one list", f"{item_list.query_id!r} again")
+            seen.add(item_list.query_id)
             file.write(text(item_list).encode())
 
 
 def text(item_list: ItemList) -> str:
     """Returns the lines of one list in the form of `write`.
+
+    Raises:
+        ValueError: If there is no item or no feature, an identifier is empty or contains white
+            space, a query identifier contains `#`, a label is negative, a label or feature is not
+            finite or beyond float32, or the list has texts, or weights other than 1.
 
     Example:
         >>> features = np.array([[0.5, 0.0], [2.0, 1.0]], np.float32)
@@ -169,6 +178,17 @@ def text(item_list: ItemList) -> str:
         if name.split() != [name] or (name is item_list.query_id and "#" in name):
             expected = "an identifier must be one word, and a query identifier must not contain `#`"
             raise refusal(expected, repr(name))
+    features, weights, texts = item_list.features, item_list.weights, item_list.texts
+    if not features.size:
+        raise refusal("a list must have items with features", features.shape)
+    if (texts is not None and texts.size) or (weights is not None and np.any(weights != 1.0)):
+        expected = "LETOR holds labels and features alone, no texts and no weights other than 1"
+        raise refusal(expected, f"those of {item_list.query_id!r}")
+    for name, values in (("labels", item_list.labels), ("features", features)):
+        if not np.all(np.isfinite(narrow(name, values))):
+            raise refusal(f"{name} must be finite", f"those of {item_list.query_id!r}")
+    if np.any(item_list.labels < 0.0):
+        raise refusal("labels must not be negative", f"those of {item_list.query_id!r}")
     # 9 significant digits name a float32 exactly.
     template = " ".join(f"{i}:%.9g" for i in range(1, item_list.features.shape[1] + 1))
     rows = zip(item_list.labels, item_list.features.tolist(), item_list.doc_ids, strict=True)

@@ -21,9 +21,9 @@ import tensorflow as tf
 
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.data.lists import Lists
-from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.data.spec import FeatureSpec, narrow
 from tfrank_sel.data.writing import field, head
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.refusals import received
 
 
 def serialize(
@@ -44,15 +44,14 @@ def serialize(
         labels: Relevance labels.
         doc_ids: Identifiers of the items.
         query_id: Identifier of the query.
-        texts: Texts of the items, `[list_size, num_texts]`; None if `num_texts` is 0.
-        weights: Weight of each item, if `spec.weight` is set; None for 1.
+        texts: Texts of the items.
+        weights: Weights of the items.
 
     Returns:
         The bytes of the `tf.train.Example`; equal lists give equal bytes.
 
     Raises:
-        ValueError: If `features`, `labels`, `doc_ids`, `texts` or `weights` do not have the sizes
-            there, or `weights` have no name.
+        ValueError: As in `tfrank_sel.data.elwc.serialize`.
 
     Example:
         >>> spec = FeatureSpec(num_features=2)
@@ -60,24 +59,18 @@ def serialize(
         >>> parse(tf.constant([written]), spec)["relevance"].numpy().tolist()
         [[1.0, 0.0]]
     """
-    features = spec.checked(features, labels, doc_ids)
-    lists = {spec.features: [features.astype("<f4", copy=False).tobytes()]}
+    features = spec.checked(features, labels, doc_ids, texts, weights)
+    lists = {spec.features: [features.tobytes()]}
     if labels is not None:
-        lists[spec.label] = [np.asarray(labels, "<f4").tobytes()]
+        lists[spec.label] = [narrow(spec.label, labels).tobytes()]
     if doc_ids is not None:
         lists[spec.doc_id] = list(doc_ids)
     lists[spec.query_id] = [query_id]
-    if spec.num_texts or texts is not None:
+    if texts is not None:
         of_items: npt.NDArray[Any] = np.asarray(texts, np.object_)
-        if of_items.shape != (len(features), spec.num_texts):
-            shape = len(features), spec.num_texts
-            raise refusal(f"`texts` must have shape {shape}", of_items.shape)
         lists[spec.texts] = [x.encode() if isinstance(x, str) else x for x in of_items.flat]
-    if weights is not None:
-        if spec.weight is None or np.shape(weights) != (len(features),):
-            expected = f"`weights` must have shape {(len(features),)}, and `spec` a name for them"
-            raise refusal(expected, np.shape(weights), spec)
-        lists[spec.weight] = [np.asarray(weights, "<f4").tobytes()]
+    if weights is not None and spec.weight is not None:
+        lists[spec.weight] = [narrow(spec.weight, weights).tobytes()]
     parts = [part for name, values in sorted(lists.items()) for part in _feature(name, values)]
     return b"".join([head(1, sum(map(len, parts))), *parts])
 
@@ -94,9 +87,7 @@ def parse(
         list_size: Number of items to truncate and pad every list to.
 
     Returns:
-        The result of `tfrank_sel.data.elwc.parse`, by operations of the same kind. If they are in
-        `spec`, also texts, strings `[batch_size, list_size, num_texts]`, empty at padding, and
-        weights, float32 `[batch_size, list_size]`, 0 at padding.
+        The result of `tfrank_sel.data.elwc.parse`, by operations of the same kind.
 
     Raises:
         tf.errors.InvalidArgumentError: If an element is not such a message, has no `spec.features`,
@@ -314,7 +305,7 @@ def _texts(
     width = spec.num_texts
     with tf.control_dependencies([_check_texts(texts.row_lengths(), spec, sizes)]):
         flat = texts.to_tensor(b"", shape=tf.stack([-1, width * list_size]))
-    return tf.reshape(flat, [-1, list_size, width])
+    return tf.reshape(flat, tf.stack([tf.size(sizes), list_size, width]))
 
 
 def _check_texts(counts: tf.Tensor, spec: FeatureSpec, sizes: tf.Tensor) -> tf.Operation:

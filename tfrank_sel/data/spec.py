@@ -35,6 +35,7 @@ ITEMS = "##SEQUENCE##"
 _GROUP, _PADDING = "tfrank_sel", "tfrank_sel.padding"
 # names that each `FeatureSpec` has, and tags of the features in its schema
 _ROLES = ("features", "label", "doc_id", "query_id")
+_MORE_ROLES = ("texts", "weight")  # which some have
 
 
 @register
@@ -92,7 +93,12 @@ class FeatureSpec(Configurable):
         return {self.features: Vector(size=self.num_features, missing=REFUSE, within_list=True)}
 
     def checked(
-        self, features: Any, labels: Sized | None = None, doc_ids: Sized | None = None
+        self,
+        features: Any,
+        labels: Sized | None = None,
+        doc_ids: Sized | None = None,
+        texts: Any = None,
+        weights: Any = None,
     ) -> np.ndarray:
         """Returns the features of a list as float32, after checking the sizes of its parts.
 
@@ -100,22 +106,32 @@ class FeatureSpec(Configurable):
             features: Features of the items, of shape `[list_size, num_features]`.
             labels: Relevance labels, of length `list_size`, or None.
             doc_ids: Identifiers of the items, `list_size` of them, or None.
+            texts: Texts of the items, `[list_size, num_texts]`; None if `num_texts` is 0.
+            weights: Weight of each item, `[list_size]`, if `weight` is set; None for 1.
 
         Raises:
-            ValueError: If a part does not have its size above.
+            ValueError: If a part does not have its size above, weights have no name, or a feature
+                is beyond float32.
 
         Example:
             >>> FeatureSpec(num_features=2).checked([[1, 2]], labels=[1.0, 0.0])
             Traceback (most recent call last):
             ValueError: `labels` must have length 1. Received: 2
         """
-        features = np.asarray(features, np.float32)
+        features = narrow(self.features, features)
         if features.ndim != 2 or features.shape[1] != self.num_features:
             shape = f"[list_size, {self.num_features}]"
             raise refusal(f"`features` must have shape {shape}", features.shape)
         for name, values in (("labels", labels), ("doc_ids", doc_ids)):
             if values is not None and len(values) != len(features):
                 raise refusal(f"`{name}` must have length {len(features)}", len(values))
+        size = len(features)
+        of_texts = (size, self.num_texts)
+        if (self.num_texts or texts is not None) and np.shape(texts) != of_texts:
+            raise refusal(f"`texts` must have shape {of_texts}", np.shape(texts))
+        if weights is not None and (self.weight is None or np.shape(weights) != (size,)):
+            expected = f"`weights` must have shape {(size,)}, and `spec` a name for them"
+            raise refusal(expected, np.shape(weights), self)
         return features
 
     def named(self) -> "ListFeatures":
@@ -133,9 +149,35 @@ class FeatureSpec(Configurable):
         }
         if self.num_texts:
             items[self.texts] = tf.io.FixedLenFeature([self.num_texts], tf.string)
+        padding = {}
         if self.weight is not None:
             items[self.weight] = tf.io.FixedLenFeature([], tf.float32, 1.0)
-        return ListFeatures(items, {self.query_id: text}, label=self.label)
+            padding[self.weight] = 0.0
+        return ListFeatures(items, {self.query_id: text}, padding, label=self.label)
+
+
+def narrow(name: str, values: Any) -> np.ndarray:
+    """Returns numbers as little-endian float32, where no finite one becomes infinite.
+
+    Args:
+        name: Name of the numbers, for errors.
+        values: The numbers.
+
+    Raises:
+        ValueError: If a number is beyond float32.
+
+    Example:
+        >>> narrow("price", [1e300])
+        Traceback (most recent call last):
+        ValueError: 'price' must be within float32. Received: 1e+300
+    """
+    with np.errstate(over="ignore"):
+        array = np.asarray(values, "<f4")
+    if array is not values and (is_infinite := np.isinf(array)).any():
+        given = np.asarray(values, np.float64)[is_infinite]
+        if np.isfinite(given).any():
+            raise refusal(f"{name!r} must be within float32", given[np.isfinite(given)][0])
+    return array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,7 +327,7 @@ def to_schema(features: ListFeatures | FeatureSpec) -> "schema_pb2.Schema":
     schema = messages.Schema()
     roles = {}
     if isinstance(features, FeatureSpec):
-        roles = {getattr(features, role): [role] for role in _ROLES}
+        roles = {getattr(features, role): [role] for role in (*_ROLES, *_MORE_ROLES)}
         features = features.named()
     top = schema.feature
     items = top.add(name=ITEMS, type=messages.STRUCT).struct_domain.feature
@@ -336,18 +378,22 @@ def feature_spec(schema: "schema_pb2.Schema") -> FeatureSpec:
         schema: The schema.
 
     Raises:
-        ValueError: If a part of a `FeatureSpec` is not tagged on exactly one feature.
+        ValueError: If a part of a `FeatureSpec` is not tagged on exactly one feature; the texts and
+            weights, on several.
     """
     structs = [field for field in schema.feature if field.name == ITEMS]
     fields = [*schema.feature, *(x for struct in structs for x in struct.struct_domain.feature)]
-    tagged = {role: [f for f in fields if role in f.annotation.tag] for role in _ROLES}
+    roles = (*_ROLES, *_MORE_ROLES)
+    tagged = {role: [f for f in fields if role in f.annotation.tag] for role in roles}
     for role, of_role in tagged.items():
-        if len(of_role) != 1:
+        if len(of_role) != 1 and (of_role or role in _ROLES):
             names = [field.name for field in of_role]
             raise refusal(f"`schema` must tag one feature {role!r}", names)
-    [packed] = tagged["features"]
-    by_role = {role: of_role[0].name for role, of_role in tagged.items()}
-    return FeatureSpec(packed.shape.dim[0].size, **by_role)
+    by_role = {role: of_role[0].name for role, of_role in tagged.items() if of_role}
+    num_features, num_texts = (
+        sum(field.shape.dim[0].size for field in tagged[role]) for role in ("features", "texts")
+    )
+    return FeatureSpec(num_features, num_texts=num_texts, **by_role)
 
 
 def _messages() -> Any:

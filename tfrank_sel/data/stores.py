@@ -21,7 +21,7 @@ from typing import IO, Any
 from tfrank_sel import kept
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.locks import created
-from tfrank_sel.refusals import received
+from tfrank_sel.refusals import received, refusal
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk that is full
 _MARK = b"\xef\xbb\xbf"  # of a text in UTF-8, which some editors write
@@ -92,6 +92,9 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
     except PermissionError as error:
         raise InputError(url, received("the store must grant access", error)) from error
+    except NotImplementedError as error:
+        expected = "expected a store with all operations of fsspec, such as s3:// or gs://"
+        raise InputError(url, received(expected, f"{_scheme(url)}://")) from error
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & set(_NO_CREDENTIALS):
@@ -211,7 +214,7 @@ def expand(patterns: Iterable[str]) -> list[str]:
     """Returns the files and folders of paths, URLs and patterns with `*`, `?` or `[...]`.
 
     Args:
-        patterns: The paths and patterns.
+        patterns: The paths and patterns. The name of what is there is no pattern.
 
     Returns:
         The paths, in the order of the patterns, and by name within a pattern.
@@ -222,10 +225,12 @@ def expand(patterns: Iterable[str]) -> list[str]:
     """
     paths: list[str] = []
     for pattern in patterns:
-        matches = glob(pattern) if local_glob.has_magic(pattern) else [pattern]
+        is_there = is_file(pattern) or is_dir(pattern)
+        is_pattern = local_glob.has_magic(pattern) and not is_there
+        matches = glob(pattern) if is_pattern else [pattern]
         if not matches:
             raise InputError(pattern, received("expected a file", "a pattern that matches no file"))
-        if matches == [pattern] and not (is_file(pattern) or is_dir(pattern)):
+        if not is_pattern and not is_there:
             raise InputError(pattern, received("expected a file", "no such file"))
         paths += matches
     places = (x if is_remote(x) else os.path.realpath(x) for x in paths)
@@ -265,8 +270,19 @@ def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
         path: Path or URL of the file.
         place: Where the copy is to be, in a folder that is there, or in a store; a file there is
             replaced.
+
+    Raises:
+        ValueError: If both are one file.
+        OSError: If there is no such file, or no room for it.
+        InputError: If a store cannot be reached or refuses.
     """
-    if not is_remote(path) and not is_remote(place):
+    is_local = not is_remote(path) and not is_remote(place)
+    folder, name = os.path.split(place)
+    if os.fspath(path) == os.fspath(place) or (
+        is_local and os.path.realpath(path) == os.path.join(os.path.realpath(folder), name)
+    ):
+        raise refusal("a copy must have another place", os.fspath(place))
+    if is_local:
         # It may be a link: a copy into it would change the file that it is linked to.
         remove(place)
         try:
@@ -408,19 +424,30 @@ def near(path: str | os.PathLike[str]) -> str:
     if not is_remote(path):
         return os.fspath(path)
     url = os.fspath(path)
-    key = hashlib.sha256(repr((url, state(url))).encode()).hexdigest()[:32]
-    place = cache() / "files" / key / url.rpartition("/")[2]
+    place = _place("files", url, state(url))
     if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(dir=place.parent) as aside,
-            reached(url) as (store, inside),
-        ):
+        with _aside(place) as copy, reached(url) as (store, inside):
             # Workers fetch one file at once: each its own copy, of which the last one stays.
-            copy = os.path.join(aside, place.name)
             store.get_file(inside, copy)
             os.replace(copy, place)
     return str(place)
+
+
+def _place(kind: str, url: str, state: object) -> Path:
+    """The place of a copy of a file or folder in `cache()`."""
+    url_key, key = (hashlib.sha256(repr(x).encode()).hexdigest()[:32] for x in (url, state))
+    return cache() / kind / url_key / key / url.rpartition("/")[2]
+
+
+@contextlib.contextmanager
+def _aside(place: Path) -> Iterator[str]:
+    """Gives a path to copy to before `place`; at the end, removes copies of earlier states."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as aside:
+        yield os.path.join(aside, place.name)
+    for earlier in place.parent.parent.iterdir():
+        if earlier != place.parent:
+            shutil.rmtree(earlier, ignore_errors=True)
 
 
 def near_folder(path: str | os.PathLike[str]) -> str:
@@ -442,12 +469,9 @@ def near_folder(path: str | os.PathLike[str]) -> str:
     listing = states(url)
     if not listing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
-    key = hashlib.sha256(repr((url, sorted(listing.items()))).encode()).hexdigest()[:32]
-    place = cache() / "folders" / key / url.rpartition("/")[2]
+    place = _place("folders", url, sorted(listing.items()))
     if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as aside:
-            copy = os.path.join(aside, place.name)
+        with _aside(place) as copy:
             fetch(url, [file.removeprefix(f"{url}/") for file in listing], copy)
             if states(url) != listing:
                 expected = "the folder must stay as it is while it is copied"

@@ -5,13 +5,14 @@ All four writers take one list as a dict: for each feature of an item one value 
 bytes, or nested sequences of these; None or an empty sequence means a missing feature.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrank_sel import lazy
-from tfrank_sel.data.spec import ListFeatures
+from tfrank_sel.data.spec import ListFeatures, narrow
 from tfrank_sel.refusals import received, refusal
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 else:
     tf = lazy.Module("tensorflow")
 
+_KINDS = {"float32": "f", "int64": "iu", "string": "O"}  # of arrays that are written as they are
 Features = Mapping[str, Any]  # a value, or those in nested sequences, by name
 
 
@@ -35,7 +37,8 @@ def serialize_elwc(values: Mapping[str, Any], features: ListFeatures) -> bytes:
     Raises:
         ValueError: If a name is not that of a feature, no feature of an item is given, the features
             have different numbers of items, a value has the wrong size, a feature without default
-            is missing, or a `RaggedFeature` has partitions or a different key.
+            is missing, a number is beyond its type, or a `RaggedFeature` has partitions or a
+            different key.
         TypeError: If a value has the wrong type for its feature.
 
     Example:
@@ -87,7 +90,7 @@ def serialize_sequence_example(values: Mapping[str, Any], features: ListFeatures
     """
     context, items = _examples(values, features)
     columns = [
-        _entry(name, b"".join(field(1, _feature(item[name])) for item in items))
+        _entry(name, b"".join(field(1, _feature(name, item[name])) for item in items))
         for name in sorted(features.items)
     ]
     return field(1, _features(context)) + field(2, b"".join(columns))
@@ -208,7 +211,7 @@ def _checked(name: str, value: Any, feature: Any) -> list[Any]:
     is_text = feature.dtype == tf.string
     array = np.asarray([] if value is None else value, object if is_text else None)
     try:
-        if not is_text and array.size:
+        if array.size and array.dtype.kind not in _KINDS[feature.dtype.name]:
             array = array.astype(feature.dtype.as_numpy_dtype, casting="same_kind")
         stored = array.ravel().tolist()
         if is_text and not all(isinstance(x, str | bytes) for x in stored):
@@ -225,7 +228,7 @@ def _checked(name: str, value: Any, feature: Any) -> list[Any]:
 
 def _features(features: Features) -> bytes:
     """The message `tf.train.Features`: its map of the features that are not missing."""
-    stored = {name: _feature(features[name]) for name in sorted(features)}
+    stored = {name: _feature(name, features[name]) for name in sorted(features)}
     return b"".join(_entry(name, value) for name, value in stored.items() if value)
 
 
@@ -233,18 +236,24 @@ def _entry(name: str, value: bytes) -> bytes:
     return field(1, field(1, name.encode()) + field(2, value))
 
 
-def _feature(value: Any) -> bytes:
+def _feature(name: str, value: Any) -> bytes:
     """The message `tf.train.Feature`; empty if there is no value."""
     is_one = value is None or isinstance(value, str | bytes | float | int)
     values = ([] if value is None else [value]) if is_one else value
     if not len(values):
         return b""
     if isinstance(values[0], float):
-        return field(2, field(1, np.asarray(values, "<f4").tobytes()))
+        try:
+            octets = struct.pack(f"<{len(values)}f", *values)
+        except (OverflowError, struct.error):
+            octets = narrow(name, values).tobytes()
+        return field(2, field(1, octets))
     if isinstance(values[0], int):
+        if not -(2**63) <= min(values) <= max(values) < 2**63:
+            raise refusal(f"{name!r} must be within int64", list(values))
         return field(3, field(1, b"".join(map(_varint, values))))
-    octets = (x.encode() if isinstance(x, str) else x for x in values)
-    return field(1, b"".join(field(1, x) for x in octets))
+    texts = (x.encode() if isinstance(x, str) else x for x in values)
+    return field(1, b"".join(field(1, x) for x in texts))
 
 
 def _varint(value: int) -> bytes:

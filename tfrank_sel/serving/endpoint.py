@@ -101,7 +101,7 @@ class Endpoint:
         server = create_server(self._core, admission)
         try:
             opened.set_result(_add_port(server, self.host, self.grpc_port, self._tls))
-        except ServingError as error:
+        except Exception as error:  # `start` waits for one of the two
             opened.set_exception(error)
             return
         config = uvicorn.Config(

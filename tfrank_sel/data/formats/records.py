@@ -62,7 +62,7 @@ def kinds(paths: Sequence[str], parser: RecordParser) -> tuple[Kinds, Kinds]:
     """The features of items and queries in the first records of files."""
     items: Kinds = {}
     context: Kinds = {}
-    for of_items, of_query in _sample(paths, parser):
+    for of_items, of_query in _read(_first(paths), parser):
         for into, features in ((items, of_items), (context, [of_query])):
             for name, kind, values in _values(features):
                 into.setdefault(name, (kind, len(values)))
@@ -78,7 +78,7 @@ def tables(paths: Sequence[str], parser: RecordParser) -> tuple[Any, Any]:
     """
     items: dict[str, list[list[Any]]] = collections.defaultdict(list)
     context: dict[str, list[list[Any]]] = collections.defaultdict(list)
-    for of_items, of_query in _sample(paths, parser):
+    for of_items, of_query in _read(_first(paths), parser):
         for columns, features in ((items, of_items), (context, [of_query])):
             for name, _, values in _values(features):
                 columns[name].append([text(x) if isinstance(x, bytes) else x for x in values])
@@ -96,11 +96,15 @@ def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
     return arrays.arrow().table(by_name)
 
 
-def _sample(
-    paths: Sequence[str], parser: RecordParser
+def _first(paths: Sequence[str]) -> Iterator[bytes]:
+    return (x for path in paths for x in itertools.islice(records(path), _SAMPLE))
+
+
+def _read(
+    found: Iterable[bytes], parser: RecordParser
 ) -> Iterator[tuple[Sequence[_Features], _Features]]:
-    """Yields the result of `parser.features` for the first readable records."""
-    for record in (x for path in paths for x in itertools.islice(records(path), _SAMPLE)):
+    """Yields the result of `parser.features` for the readable records."""
+    for record in found:
         try:
             yield parser.features(record)
         except (message.DecodeError, *Unreadable):  # `batches` will report it
@@ -266,6 +270,8 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
 def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Lists | Rejected]:
     """Reads a file in batches of records.
 
+    A feature that the first records lack has the kind of the records with it.
+
     Args:
         path: The file.
         parser: How its records are parsed.
@@ -277,13 +283,19 @@ def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Lists |
     Raises:
         InputError: If the file cannot be read.
     """
-    features = list_features(kinds([path], parser), schema)
+    items, context = kinds([path], parser)
+    late: tuple[Kinds, Kinds] = {}, {}
+    features = default = list_features((items, context), schema)
     parse = _parser(path, parser, schema, features)
     numbered = enumerate(records(path), start=1)
     while chunk := list(itertools.islice(numbered, _BATCH)):
         try:
             yield parse(chunk)
-        except Unreadable:  # at least one record is malformed: find out which, and why
+        except Unreadable:  # at least one record is malformed, or has a feature of a kind not known
+            _learn(late, (record for _, record in chunk), parser, default)
+            now = list_features(({**late[0], **items}, {**late[1], **context}), schema)
+            if now != features:
+                features, parse = now, _parser(path, parser, schema, now)
             for number, record in chunk:
                 try:
                     yield parse([(number, record)])
@@ -292,6 +304,22 @@ def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Lists |
                     reason = mismatch(record, parser, features)
                     reason = reason or received(expected, first_line(error))
                     yield Rejected(path, "record", number, reason)
+
+
+def _learn(
+    late: tuple[Kinds, Kinds], found: Iterable[bytes], parser: RecordParser, expected: ListFeatures
+) -> None:
+    """Adds the kind of each feature that is of one in all records; for numbers, no bytes."""
+    seen = collections.defaultdict[str, set[str]](set), collections.defaultdict[str, set[str]](set)
+    for of_item, of_query in _read(found, parser):
+        for kinds, features in zip(seen, (of_item, [of_query]), strict=True):
+            for name, kind, _ in _values(features):
+                kinds[name].add(kind)
+    for into, kinds, stored in zip(late, seen, (expected.items, expected.context), strict=True):
+        for name in kinds.keys() & stored:
+            kind, *others = kinds[name]
+            if not others and (kind != "bytes_list" or stored[name].dtype == tf.string):
+                into[name] = kind, 1
 
 
 def _parser(
@@ -391,7 +419,8 @@ def list_features(of_file: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:
     items[columns.doc_id] = _fixed(kinds, columns.doc_id, "bytes_list")
     for name in schema.context:
         if name not in {*items, *context}:
-            context[name] = _fixed(of_query, name, "float_list")
+            default_kind = "float_list" if schema.context[name] else "bytes_list"
+            context[name] = _fixed(of_query, name, default_kind)
     context[columns.query] = _fixed(of_query, columns.query, "bytes_list")
     return ListFeatures(items, context)
 

@@ -1,5 +1,6 @@
 """Readers for text files with one item per line: CSV and TSV, JSON lines, LETOR."""
 
+import collections
 import contextlib
 import itertools
 import json
@@ -89,19 +90,20 @@ class DelimitedReader(LineReader, TableReader):
             bad.append(Rejected(part.path, "row", number, reason, row.text))
             return "skip"
 
-        passed: list[int] = []
+        refused = np.array([], np.int64)  # numbers of rows from `first` on
         first = part.start + 1
         with self._texts(part, names, refuse) as batches:
             for batch in batches:
-                passed += [rejected.number for rejected in bad if rejected.number is not None]
+                new = np.array([rejected.number for rejected in bad], np.int64)
+                refused = np.append(refused, new)
                 yield from bad
                 bad.clear()
                 # pyarrow hands out the rows behind a refused one as if it had not been there.
-                numbers = np.arange(first, first + batch.num_rows)
-                for number in passed:
-                    numbers[numbers >= number] += 1
+                numbers = np.arange(first, first + batch.num_rows + len(refused))
+                numbers = numbers[~np.isin(numbers, refused)][: batch.num_rows]
                 yield numbers, batch
-                first += batch.num_rows
+                first = int(numbers.max(initial=first - 1)) + 1
+                refused = refused[refused >= first]
         yield from bad
 
     @contextlib.contextmanager
@@ -330,8 +332,8 @@ def _objects(
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = sorted({x for x in names if names.count(x) > 1})
+        counts = collections.Counter(name for name, _ in pairs)
+        twice = sorted(name for name, count in counts.items() if count > 1)
         raise ValueError(f"each field must occur once. Received twice: {twice}")
     return fields
 

@@ -90,7 +90,8 @@ def export(
     lists = stored_lists.lists(test.shards, schema.spec)
     first = next(x for x in lists if x.labels.min() < x.labels.max())
     if schema.types is None:
-        folders.write_text(folder / "one_query.txt", letor.text(first))
+        unweighted = dataclasses.replace(first, weights=None)
+        folders.write_text(folder / "one_query.txt", letor.text(unweighted))
     else:
         folders.write_text(folder / "one_query.jsonl", typed.text(first, schema.types))
     folders.write_text(folder / folders.REQUEST, rest_request(first, schema))

@@ -19,7 +19,7 @@ from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature
-from tfrank_sel.locks import held
+from tfrank_sel.locks import held, remove_empty
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration.data import Data
 from tfrank_sel.pipelines.console import Progress
@@ -64,6 +64,8 @@ def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
     if not is_remote:
         _check_new(output, None)
     with contextlib.ExitStack() as stack:
+        if not is_remote:  # after the lock in it
+            stack.callback(remove_empty, Path(folder))
         try:
             stack.enter_context(leases.held(folder) if is_remote else held(Path(folder)))
         except OSError as error:
@@ -79,7 +81,7 @@ def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
             yield work
         finally:
             if not stores.is_file(stores.join(work, STATE)):
-                stores.drop(work if is_remote else folder)
+                stores.drop(work)
 
 
 def _known(work: str) -> Any:
