@@ -1,5 +1,6 @@
 """`tfrank-sel-engine`: from judgments to a model in an engine that scores as the model does."""
 
+import gzip
 import json
 import math
 import pathlib
@@ -285,17 +286,62 @@ JUDGED = {
         [("-red", "007", 2.0), ("red", "1e5", 0.0)],
     ),
     "qrels": ("1 0 a 2\n1 0 b -1\n2 0 a 0\n", [("1", "a", 2.0), ("2", "a", 0.0)]),
+    "digest.json": (
+        of_json(digest="of another tool", queries=[{"query": "red", "ratings": {"8": 2}}]),
+        [("red", "8", 2.0)],
+    ),
+    "demo.txt": (
+        "# qid:1: rambo*2\n# qid:2: rocky\n\n4\tqid:1 #\t7555\tRambo\n3\tqid:2\t#\tII 7\tRocky\n",
+        [("rambo", "7555", 4.0), ("rocky", "II 7", 3.0)],
+    ),
+    "letor.txt": (
+        "2 qid:7 1:0.5 2:1e-3 #docid = a inc = 1 prob = 0.5\n0 qid:7 1:0 2:0 # b rambo\n",
+        [("7", "a", 2.0), ("7", "b", 0.0)],
+    ),
 }
+JUDGED |= {"case.tsv": (JUDGED["case.csv"][0].replace(",", "\t"), JUDGED["case.csv"][1])}
 
 
+@pytest.mark.parametrize("kind", ["", ".gz", "of Windows"])
 @pytest.mark.parametrize("name", JUDGED)
-def test_judgments_of_each_tool_are_one_table(tmp_path, name):
-    content, expected = JUDGED[name]
-    (tmp_path / name).write_text(content)
-    told("judgments", tmp_path / name, "--output", tmp_path / "j.parquet")
+def test_judgments_of_each_tool_are_one_table(tmp_path, name, kind):
+    text, expected = JUDGED[name]
+    content, path = text.encode(), tmp_path / f"{name}{kind if kind == '.gz' else ''}"
+    if kind == "of Windows":
+        content = b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n")
+    path.write_bytes(gzip.compress(content) if kind == ".gz" else content)
+    told("judgments", path, "--output", tmp_path / "j.parquet")
     table = parquet.read_table(tmp_path / "j.parquet")
     assert table.column_names == ["query_id", "doc_id", "relevance"]
     assert [tuple(x.values()) for x in table.to_pylist()] == expected
+
+
+def of_ratings(rating):
+    return f'{{"queries": [{{"query": "red", "ratings": {{"8": {rating}}}}}]}}'
+
+
+NO_RATING = "'rating' must be a number of 0 or more. Received: "
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.csv", "query,docid,rating\nq,a,1_000\n", f"x.csv, row 1: {NO_RATING}'1_000'"),
+        ("x.csv", "query,docid,rating\n\nq,a,true\n", f"x.csv, row 1: {NO_RATING}'true'"),
+        ("x.csv", "query,docid,Ann,Ann\nq,a,0,3\n", "x.csv: expected one column 'Ann'; rename"),
+        ("x.json", of_ratings("true"), f"x.json, row 1: {NO_RATING}'true'"),
+        ("x.json", of_ratings('1, "8": 2'), "each field must occur once. Received twice: ['8']"),
+        ("x.txt", "1 qid:1 # a\n1 qid:1 1:2\n", "row 2: expected `grade qid:query # document`"),
+        ("x.txt", "1 qid:1 #\n", "x.txt, row 1: expected `grade qid:query # document`"),
+        ("x.txt", "# qid:1: red\n1 qid:2 # a\n", "row 2: expected a line `# qid:2: text of"),
+        ("x.txt", "# qid:1: red\n# qid:1: blue\n1 qid:1 # a\n", "expected one text of qid:1"),
+        ("x.txt", "high qid:1 # a\n", f"x.txt, row 1: {NO_RATING}'high'"),
+    ],
+)
+def test_what_is_no_judgment_is_one_line(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    line = refused("judgments", tmp_path / name, "--output", tmp_path / "j.parquet")
+    assert message in line
 
 
 def test_books_of_several_judges_tell_how_they_agree(tmp_path):
@@ -303,7 +349,7 @@ def test_books_of_several_judges_tell_how_they_agree(tmp_path):
     line = told("judgments", tmp_path / "a.csv", "--output", tmp_path / "j.parquet")
     # of the ratings 3, 2, 1, 1: 1 - (1 / 4) / (2 * 11 / 12)
     assert "4 documents of 1 queries" in line
-    assert "2 judged more than once (Krippendorff's alpha 0.73)" in line
+    assert "2 judged more than once (Krippendorff's alpha 0.73)\njudges: A, B" in line
 
 
 def test_ratings_of_several_files_are_those_of_one(tmp_path):
@@ -322,13 +368,14 @@ def test_ratings_of_several_files_are_those_of_one(tmp_path):
 @pytest.mark.parametrize("odd", [None, "", [1], {"a": 1}, "\ud800", 2.0**60])
 def test_a_judgment_names_a_query_and_a_document(tmp_path, odd):
     rated, path = [{"rating": 1}], tmp_path / "x.json"
-    for pair in ({"query_text": odd, "doc_id": "1"}, {"query_text": "a", "doc_id": odd}):
-        path.write_text(of_json(query_doc_pairs=[pair | {"judgements": rated}]))
+    for name, role in (("query_text", "query"), ("doc_id", "item")):
+        pair = {"query_text": "a", "doc_id": "1", name: odd, "judgements": rated}
+        path.write_text(of_json(query_doc_pairs=[pair]))
         line = refused("judgments", path, "--output", tmp_path / "j.parquet")
-        assert line.startswith(f"{path}: a query and a document must be")
+        assert line.startswith(f"{path}, row 1: {role!r} must be UTF-8 text")
     (tmp_path / "x.csv").write_bytes(b"query,docid,rating\n\xe9,1,1\n")
     line = refused("judgments", tmp_path / "x.csv", "--output", tmp_path / "j.parquet")
-    assert "x.csv, row 1: a query and a document must be" in line
+    assert "x.csv, row 1: 'query' must be UTF-8 text" in line
 
 
 def test_features_of_a_schema_are_those_that_an_engine_computes(tmp_path):
@@ -374,7 +421,7 @@ REFUSALS = [
         ["judgments", "{other}", "--output", "{new}"],
         "expected judgments of Quepid or the Search Rel",
     ),
-    (["judgments", "{csv}", "--output", "{new}"], "csv, row 1: a rating must be a number of 0 or"),
+    (["judgments", "{csv}", "--output", "{new}"], "csv, row 1: 'rating' must be a number of 0 or"),
     (
         ["collect", "{table}", "--output", "{new}", *["--features", "x"]],
         "404, Unknown featureset [x]",

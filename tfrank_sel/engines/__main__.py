@@ -127,24 +127,26 @@ def judgments(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="CSV or JSON of Quepid, JSON of the Search Relevance Workbench, or TREC qrels."
+            help="CSV or JSON of Quepid, JSON of the Search Relevance Workbench, lines of RankLib, "
+            "or TREC qrels."
         ),
     ],
     output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write.")],
 ) -> None:
     """Make a table of judgments: the mean rating of each query and document."""
-    read = judged_by.read(stores.expand(files))
-    table = judged_by.table(read)
+    ratings = judged_by.read(stores.expand(files))
+    table = judged_by.means(ratings)
     with created(output) as written:
         parquet.write_table(table, written)
-    several = sum(len(x.ratings) > 1 for x in read)
-    alpha = judged_by.agreement(read)
+    several, alpha = judged_by.agreement(ratings)
     agree = "" if math.isnan(alpha) else f" (Krippendorff's alpha {alpha:.2f})"
-    queries = len({x.query for x in read})
+    queries = len(table["query_id"].unique())
     print(
-        f"{len(read)} documents of {queries} queries in {output}, "
+        f"{table.num_rows} documents of {queries} queries in {output}, "
         f"{several} judged more than once{agree}"
     )
+    if len(judges := dict.fromkeys(ratings["judge"].tolist())) > 1:
+        print(f"judges: {', '.join(judges)}")
 
 
 @app.command()
