@@ -95,14 +95,23 @@ def test_propensities_are_one_for_each_position(tmp_path, damage):
     ("wrong", "message"),
     [
         ({"position": [2, 2]}, "`position` must have at least two different values. Received: 2"),
-        ({"position": [0, 1]}, "`position` must be whole numbers from 1. Received: 0.0"),
-        ({"position": [1, 1.5]}, "`position` must be whole numbers from 1. Received: 1.5"),
+        ({"position": [0, 1]}, "log, row 0: 'position' must be a whole number from 1. Received: 0"),
+        (
+            {"position": [1, 1.5]},
+            "log, row 1: 'position' must be a whole number from 1. Received: 1.5",
+        ),
         ({"position": [1]}, "`position` must be a vector with a value for each row"),
-        ({"position": ["a", "b"]}, "`position` must be numbers"),
-        ({"click": [1, 2]}, "`click` must be from 0 to 1. Received: 2.0"),
-        ({"click": [1, np.nan]}, "`click` must be finite. Received: nan"),
-        ({"click": [1, 4], "shown": [1, 3]}, "`click` must be from 0 to `shown`. Received: 4.0"),
-        ({"shown": [1, 0]}, "`shown` must be above 0. Received: 0.0"),
+        (
+            {"position": ["a", "b"]},
+            "log, row 0: 'position' must be a whole number from 1. Received: 'a'",
+        ),
+        ({"click": [1, 2]}, "log, row 1: 'click' must be from 0 to 1. Received: 2"),
+        ({"click": [1, np.nan]}, "log, row 1: 'click' must be from 0 to 1. Received: nan"),
+        (
+            {"click": [1, 4], "shown": [1, 3]},
+            "log, row 1: `click` must be from 0 to `shown`. Received: 4.0",
+        ),
+        ({"shown": [1, 0]}, "log, row 1: 'shown' must be a finite number above 0. Received: 0"),
     ],
     ids=str,
 )
@@ -125,7 +134,7 @@ def test_what_a_log_cannot_identify_is_refused():
         ValueError, match="`method` must be one of auto, all_pairs, none, pbm, additive, ubm"
     ):
         clicks.estimate(apart, "em")
-    with pytest.raises(ValueError, match="the log has no column 'position'"):
+    with pytest.raises(ValueError, match="log: expected a column 'position'"):
         clicks.Log.of({"query": ["q"], "item": ["a"]})
 
 

@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
+from tfrank_sel.clicks.log import read
 from tfrank_sel.commandline import told
 from tfrank_sel.data import InputError, arrays
 from tfrank_sel.data.formats import Table
@@ -58,12 +59,12 @@ def corrected(
     allowed, letters = inputs.allow_bad_lines, list[Rejected]()
     rejected = letters if allowed else None  # or else the first one is the error
     figures = {
-        split: tables.read(files, roles, others=True, format=inputs.format, rejected=rejected)
+        split: read(files, roles, others=True, format=inputs.format, rejected=rejected)
         for split, files in paths.items()
     }
     allowed -= findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
     try:
-        log = tables.log_of(figures[learned])
+        log = clicks.Log.of(figures[learned])
         unconnected = settings.unconnected
         with told(tell):
             propensities = clicks.estimate(log, settings.method, unconnected=unconnected)
