@@ -153,17 +153,12 @@ class Log:
             return distinct[order], rank[codes]
 
         self.clicks = table["clicks"]
-        self.shown = table.roles.get("shown", np.ones(len(table)))
-        if (beyond := self.clicks > self.shown).any():
+        shown = table.roles.get("shown", 1.0)
+        if (beyond := self.clicks > shown).any():
             row = int(beyond.argmax())
             most = "`shown`" if "shown" in table.roles else "1"
             reason = received(f"`click` must be from 0 to {most}", self.clicks[row])
             raise InputError(table.place_of(row), reason)
-        self.query_ids, self.queries = ids("query")
-        item_ids, codes = ids("item")
-        pairs, self.items = encoded(self.queries * len(item_ids) + codes, sort=True)
-        self.item_ids = item_ids[pairs % len(item_ids)]  # of each pair
-        self.query_of_item: Integers = pairs // len(item_ids)
         places, self.columns = encoded(table["position"], sort=True)
         self.positions: Integers = places.astype(np.int64)
         if len(self.positions) == 1:
@@ -171,19 +166,28 @@ class Log:
                 "`position` must have at least two different values",
                 f"{self.positions[0]} in each row",
             )
+        self.query_ids, self.queries = ids("query")
         self._sessions: Integers | None = None
         if "session" in table.roles:
             self.session_ids, self._sessions = ids("session")
+        item_ids, pairs = ids("item")
+        pairs += self.queries * len(item_ids)
+        pairs, self.items = _distinct(pairs)
+        self.item_ids = item_ids[pairs % len(item_ids)]  # of each pair
+        self.query_of_item: Integers = pairs // len(item_ids)
+        self.shown = np.full(len(table), shown)
 
     def part(self, rows: Integers) -> "Log":
         """Returns the log of some of the rows, with the items and positions of this one."""
         log = copy.copy(self)
         log.pools = self.pools
-        for name in ("cells", "session_of_row", "units"):
+        for name in ("cells", "units"):
             log.__dict__.pop(name, None)
-        for name in ("queries", "items", "columns", "shown", "clicks", "_sessions"):
-            if (values := getattr(self, name)) is not None:
-                setattr(log, name, values[rows])
+        for name in ("queries", "items", "columns", "shown", "clicks"):
+            setattr(log, name, getattr(self, name)[rows])
+        if self._sessions is not None:
+            there, log._sessions = _distinct(self._sessions[rows])
+            log.session_ids = self.session_ids[there]
         return log
 
     def moved(self, columns: Integers) -> "Log":
@@ -228,7 +232,7 @@ class Log:
     def cells(self) -> "Cells":
         """The pairs of an item and a pool of positions at which it was shown."""
         size = int(self.pools[-1]) + 1
-        keys, of_row = encoded(self.items * size + self.pools[self.columns], sort=True)
+        keys, of_row = _distinct(self.items * size + self.pools[self.columns])
         return Cells(keys // size, keys % size, of_row, size)
 
     @property
@@ -236,12 +240,10 @@ class Log:
         """Whether the session of each row is known."""
         return self._sessions is not None
 
-    @functools.cached_property
+    @property
     def session_of_row(self) -> Integers:
         """Index of the session of each row, `[rows]`; without sessions, each row is its own."""
-        if self._sessions is None:
-            return np.arange(len(self.items))
-        return encoded(self._sessions, sort=True)[1]
+        return np.arange(len(self.items)) if self._sessions is None else self._sessions
 
     @functools.cached_property
     def units(self) -> Integers:
@@ -249,8 +251,8 @@ class Log:
 
         Groups are sessions or, if the log has none, queries; of more than 1,000, several make one.
         """
-        values = self.queries if self._sessions is None else self._sessions
-        return encoded(values, sort=True)[1] % _UNITS
+        units = _distinct(self.queries)[1] if self._sessions is None else self._sessions
+        return units % _UNITS
 
     @property
     def num_units(self) -> int:
@@ -321,6 +323,12 @@ def read(
         raise InputError(place, received("expected at least one row", "none"))
     named = {"clicks" if role == "click" else role: x for role, x in table.roles.items()}
     return dataclasses.replace(table, roles=named)
+
+
+def _distinct(keys: Integers) -> tuple[Integers, Integers]:
+    """Distinct numbers, and the index of each row; Arrow's hashes of as many take more memory."""
+    distinct, codes = np.unique(keys, return_inverse=True)
+    return distinct, codes.ravel()
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:
