@@ -103,7 +103,7 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(
     collected = ["collect", judged, *of, "--features", names, "--missing", missing]
     line = told(*collected, "--output", table)
     assert f"{12 * len(QUERIES)} documents with 4 features" in line
-    assert "left out: 1 documents" in line
+    assert "documents, such as 'gone', are not among those of" in line
     rows = parquet.read_table(table).to_pandas()
     own = ["title", "body", "price", "age"]
     assert list(rows.columns) == ["query_id", "doc_id", "relevance", *own]

@@ -238,7 +238,9 @@ def interleaved(
     paths = stores.expand(log)
     if clicked:
         tables_of = stores.expand(clicked)
-        credited = tables.joined_credits(paths, tables_of, {**roles, "item": item}, format=format)
+        with told():
+            joined = {**roles, "item": item}
+            credited = tables.joined_credits(paths, tables_of, joined, format=format)
     else:
         roles |= {"team": team} if credit is None else {"credit": credit}
         credited = tables.credits(paths, roles, format=format)

@@ -14,7 +14,7 @@ from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
 from tfrank_sel.data.formats import Table
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.data.table import identifier
+from tfrank_sel.data.table import identifier, tell_partners
 from tfrank_sel.refusals import received
 
 
@@ -147,14 +147,19 @@ def joined_credits(
         format: Format of the tables, as in `formats.table`.
 
     Raises:
-        InputError: If a file is no such file, or no click is on an item of the logs.
+        InputError: If a file is no such file, or has no click.
+        ValueError: If less than half of the clicks are on items of the logs.
+
+    Warns:
+        UserWarning: If some clicks are not on items of the logs.
     """
     there = formats.names(clicked, format)
     needed = [x for x in ("session", "item", "click") if x != "click" or roles[x] in there]
     named = {role: roles[role] for role in needed}
     table = read(clicked, named, format=format)
     is_click = table.roles.get("clicks", np.ones(len(table))) > 0.0
-    clicks = set(zip(table["session"][is_click], table["item"][is_click], strict=True))
+    each = [*zip(table["session"][is_click], table["item"][is_click], strict=True)]
+    clicks = set(each)
     won: dict[str, set[tuple[str, float]]] = {}  # clicked items; a session may have several lines
     queries: dict[str, str] = {}
     kind = ""
@@ -184,9 +189,15 @@ def joined_credits(
         except (KeyError, TypeError, ValueError) as error:
             expected = "expected the log of `serve --interleave` or of an A/B test of OpenSearch"
             raise InputError(place, received(expected, repr(error))) from None
-    if not any(won.values()):
-        expected = f"expected a click on an item of a session of {logs[0]}"
-        raise InputError(clicked[0], received(expected, "none"))
+    if not each:
+        raise InputError(clicked[0], received("expected a click", "none"))
+    listed = {(session, item) for session, pairs in won.items() for item, _ in pairs}
+    lost = next(
+        (f"{item} of {session}" for session, item in each if (session, item) not in listed), ""
+    )
+    is_listed = np.array([pair in listed for pair in each])
+    of_logs = f"the items of the sessions of {logs[0]}"
+    tell_partners(f"clicks of {clicked[0]}", is_listed, of_logs, lost)
     sums = np.array([sum(credit for _, credit in x) for x in won.values()])
     names = np.array([queries[x] for x in won], object)
     is_told = "query" in roles or len(set(queries.values())) > 1

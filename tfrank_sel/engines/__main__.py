@@ -6,6 +6,8 @@ import pathlib
 import sys
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from tfrank_sel.refusals import needed, refusal
 
 with needed("tfrank-sel-engine", "engine"):
@@ -16,6 +18,7 @@ from tfrank_sel import kept
 from tfrank_sel.commandline import Application, Version, told
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.data.table import tell_partners
 from tfrank_sel.engines import judgments as judged_by, logged
 from tfrank_sel.engines.elastic import Elasticsearch
 from tfrank_sel.engines.engine import Engine, Fields
@@ -260,8 +263,10 @@ def _asked(index: Engine, judged: formats.Table, missing: float, **ranker: str) 
     count = len(judged)
     with typer.progressbar(length=count, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         found = logged.ask(index, judged, missing, bar.update, **ranker)
-    if len(found.rows) < count:
-        print(f"left out: {count - len(found.rows)} documents that the index has not")
+    there = np.isin(np.arange(count), found.rows)
+    lost = judged["item"][int(there.argmin())]
+    with told(print):
+        tell_partners("documents", there, f"those of {index.place}", lost)
     return found
 
 

@@ -49,7 +49,7 @@ def corrected(
     """
     columns = inputs.columns
     named = {"query": columns.query, "item": columns.doc_id, "click": columns.label}
-    named |= {"position": settings.position, "session": settings.session}
+    named |= {"position": settings.position, "session": settings.session, "shown": settings.shown}
     roles = {role: name for role, name in named.items() if name is not None}
     paths = collections.defaultdict(list)
     for source in inputs.sources:
@@ -112,4 +112,6 @@ def _as_read(table: pa.Table, numbers: set[str]) -> pa.Table:
 
 def _keep(table: Table, path: Path) -> None:
     """Writes the log, with queries and items as texts, as records have them."""
-    parquet.write_table(pa.table({"session": table["query"], **table.roles}), path)
+    columns = {"session": table["query"], **table.roles}
+    columns["click"] = columns.pop("clicks")
+    parquet.write_table(pa.table(columns), path)
