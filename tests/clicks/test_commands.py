@@ -439,3 +439,15 @@ def test_events_that_tell_no_winner_are_one_line(tmp_path, event, message):
     (tmp_path / "events.jsonl").write_text(json.dumps(row) + "\n")
     done = invoke("interleaved", tmp_path / "events.jsonl")
     assert (done.exit_code, message in done.output) == (2, True), done.output
+
+
+def test_insights_of_other_queries_and_columns_twice_are_one_line(tmp_path):
+    others = [event("click", "8", "a"), event("click", "9", "a"), CLICK]
+    done = invoke("ubi", *ubi_files(tmp_path, HITS, others), "--output", tmp_path / "log.parquet")
+    assert "expected a known query of at least half of the events" in done.output
+    queries, log = ubi_files(tmp_path, HITS, [CLICK], "csv")
+    names, *rows = queries.read_text().splitlines()
+    queries.write_text("\n".join([f"{names},query_id", *(f"{row},1" for row in rows)]) + "\n")
+    done = invoke("ubi", queries, log, "--output", tmp_path / "log.parquet")
+    assert "expected one column 'query_id'" in done.output
+    assert not (tmp_path / "log.parquet").exists()

@@ -5,6 +5,7 @@ import warnings
 
 import matplotlib.figure
 import numpy as np
+import pandas as pd
 import pytest
 
 from tfrank_sel import clicks
@@ -249,3 +250,28 @@ def test_few_clicks_are_told():
     table = synthetic.sessions(LABELS, 100, temperature=2.0, seed=0)
     with pytest.warns(UserWarning, match="too few clicks: the propensity of position .* interval"):
         clicks.estimate(clicks.Log.of(table, session="session"), "pbm")
+
+
+TABLE = {"query": ["q", "q"], "item": [12.0, 7.0], "position": [1, 2], "click": [1, 0]}
+
+
+@pytest.mark.parametrize("name", ["query", "item", "session"])
+@pytest.mark.parametrize("nothing", [None, np.nan, ""])
+def test_a_row_of_a_log_names_its_query_item_and_session(name, nothing):
+    table = TABLE | {"session": ["s", "t"]}
+    table |= {name: [nothing, table[name][1]]}
+    for made in (lambda: clicks.Log(**table), lambda: clicks.Log.of(table, session="session")):
+        with pytest.raises(ValueError, match=rf"^log, row 0: '{name}' must be UTF-8 text"):
+            made()
+
+
+def test_logs_of_frames_and_files_have_the_same_texts(tmp_path):
+    (tmp_path / "log.csv").write_text("query,item,position,click,shown\nq,12,1,1,4\nq,7,2,0,2\n")
+    counted = TABLE | {"shown": [4, 2]}
+    logs = [clicks.Log.of(x) for x in (counted, pd.DataFrame(counted), str(tmp_path / "log.csv"))]
+    for log in (*logs, clicks.Log(**counted)):
+        assert {*log.item_ids} == {"7", "12"}
+        assert [log.item_ids[i] for i in log.items] == ["12", "7"]
+        assert log.shown.tolist() == [4.0, 2.0]
+    numbers = clicks.Log(["q"] * 3, [10, 9, 100], [1, 2, 3], [1, 0, 0])
+    assert clicks.labels(numbers, [1.0] * 3)["item"].tolist() == ["9", "10", "100"]
