@@ -265,13 +265,14 @@ def test_a_row_of_a_log_names_its_query_item_and_session(name, nothing):
             made()
 
 
-def test_logs_of_frames_and_files_have_the_same_texts(tmp_path):
+def test_logs_of_frames_and_files_have_the_same_items(tmp_path):
     (tmp_path / "log.csv").write_text("query,item,position,click,shown\nq,12,1,1,4\nq,7,2,0,2\n")
     counted = TABLE | {"shown": [4, 2]}
     logs = [clicks.Log.of(x) for x in (counted, pd.DataFrame(counted), str(tmp_path / "log.csv"))]
     for log in (*logs, clicks.Log(**counted)):
-        assert {*log.item_ids} == {"7", "12"}
-        assert [log.item_ids[i] for i in log.items] == ["12", "7"]
+        assert [float(log.item_ids[i]) for i in log.items] == [12.0, 7.0]
         assert log.shown.tolist() == [4.0, 2.0]
     numbers = clicks.Log(["q"] * 3, [10, 9, 100], [1, 2, 3], [1, 0, 0])
-    assert clicks.labels(numbers, [1.0] * 3)["item"].tolist() == ["9", "10", "100"]
+    assert clicks.labels(numbers, [1.0] * 3)["item"].tolist() == [9, 10, 100]
+    mixed = clicks.Log(["q"] * 3, [12.0, "12", 7], [1, 2, 3], [1, 0, 0])
+    assert mixed.item_ids.tolist() == ["12", "7"]

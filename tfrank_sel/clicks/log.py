@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ class Log:
     """A click log, of one row per impression or of counts.
 
     Args:
-        query: Query of each row, `[rows]`, texts, or numbers, which are their texts: 12.0 is `12`.
+        query: Query of each row, `[rows]`, texts or numbers; of several types, all are texts.
         item: Item of each row, `[rows]`. The same item under another query is another item.
         position: Position at which the item was shown, `[rows]`, whole numbers from 1.
         click: Whether the item was clicked, `[rows]`, 0 or 1; with `shown`, the number of clicks.
@@ -124,7 +124,7 @@ class Log:
         """
         log = cls.__new__(cls)
         if isinstance(table, Table):
-            log._take(table, ())
+            log._take(table, {})
         else:
             roles = {"query": query, "item": item, "position": position, "click": click}
             roles |= {"shown": shown} | ({} if session is None else {"session": session})
@@ -133,21 +133,23 @@ class Log:
 
     def _read(self, source: Any, roles: Mapping[str, str]) -> None:
         if formats.paths_of(source) is not None:
-            self._take(read(source, roles), ())
+            self._take(read(source, roles), {})
             return
         with readable("log"):
             frame = of_frame(source)
         table = read(frame, roles)
         kinds = {x: plain_type(frame.schema.field(roles[x]).type) for x in table.roles if is_id(x)}
-        self._take(table, [role for role, kind in kinds.items() if is_number(kind)])
+        numbers = {role: kind for role, kind in kinds.items() if is_number(kind)}
+        self._take(table, {x: int if "int" in str(kind) else float for x, kind in numbers.items()})
 
-    def _take(self, table: Table, of_numbers: Collection[str]) -> None:
-        """Takes the rows of a table, some of whose identifiers have the order of numbers."""
+    def _take(self, table: Table, of_numbers: Mapping[str, Callable[[str], float]]) -> None:
+        """Takes the rows of a table, some of whose identifiers stay numbers, as in memory."""
 
         def ids(role: str) -> tuple[NDArray[Any], Integers]:
             distinct, codes = encoded(table[role])
-            keys = distinct.astype(np.float64) if role in of_numbers else distinct
-            order = np.argsort(keys, kind="stable")
+            if role in of_numbers:
+                distinct = np.array([*map(of_numbers[role], distinct)])
+            order = np.argsort(distinct, kind="stable")
             rank = np.empty_like(order)
             rank[order] = np.arange(len(order))
             return distinct[order], rank[codes]
