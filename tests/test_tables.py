@@ -153,8 +153,7 @@ def by_clicks(path, role, folder):
     sessions = known if role == "query" else dict.fromkeys(LOG["session"])
     items = ["i0", "i1"] if role == "query" else known
     lines = [{"session": x, "items": items, "teams": [1] * len(items)} for x in sessions]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (folder / "served.jsonl").write_text(text)
+    (folder / "served.jsonl").write_text("\n".join(map(json.dumps, lines)))
     roles = ["--session", "x"] if role == "query" else ["--item", "x"]
     table = [folder / "served.jsonl", "--clicks", path]
     told = invoked(clicks_app, "interleaved", *table, *roles, "--click", "always")
@@ -386,11 +385,8 @@ def test_text_has_any_encoding_of_utf_8_and_no_other(tmp_path, suffix):
         assert set(parquet.read_table(output)["x"].to_pylist()) == {"é", "7"}
         assert "by 0: " in invoked(clicks_app, "interleaved", place, *options)
         table = ["--clicks", place, "--session", "x", *options]
-        lines = [
-            {"session": x, "items": ["i0", "i1"], "teams": [t, t]} for x, t in (("é", 1), ("7", 0))
-        ]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (tmp_path / "served.log").write_text(text)
+        lines = [{"session": x, "items": ["i0", "i1"], "teams": [x == "é"] * 2} for x in "é7"]
+        (tmp_path / "served.log").write_text("\n".join(map(json.dumps, lines)))
         assert "by 1: 1" in invoked(clicks_app, "interleaved", tmp_path / "served.log", *table)
     path.write_bytes(whole.decode().encode("utf-16"))
     for arguments in (
