@@ -321,11 +321,17 @@ def test_clicks_are_joined_with_the_log_of_interleaved_versions(tmp_path):
     csv.write_csv(pa.table({x: list(y) for x, y in columns.items()}), tmp_path / "clicks.csv")
     done = invoke("interleaved", tmp_path / "teams.jsonl", "--clicks", tmp_path / "clicks.csv")
     assert "by 0: 1, by 1: 2, by none: 27" in done.output, done.output
+    assert "2 of 10 clicks of" in done.stderr
+    assert "such as '5 of s9', are not among the items of the sessions of" in done.stderr
     done = invoke("interleaved", tmp_path / "clicks.csv", "--clicks", tmp_path / "clicks.csv")
     assert "clicks.csv, row 1: a row must be a JSON object" in done.output
     (tmp_path / "other.csv").write_text("session,item\nu,7\n")
     done = invoke("interleaved", tmp_path / "teams.jsonl", "--clicks", tmp_path / "other.csv")
-    assert "other.csv: expected a click on an item of a session of" in done.output
+    assert "at least half of the clicks of" in done.output
+    assert "1 of 1 clicks of" in done.output
+    (tmp_path / "other.csv").write_text("session,item,click\ns0,7,0\n")
+    done = invoke("interleaved", tmp_path / "teams.jsonl", "--clicks", tmp_path / "other.csv")
+    assert "other.csv: expected a click. Received: none" in done.output
 
 
 @pytest.mark.parametrize(
@@ -433,3 +439,15 @@ def test_events_that_tell_no_winner_are_one_line(tmp_path, event, message):
     (tmp_path / "events.jsonl").write_text(json.dumps(row) + "\n")
     done = invoke("interleaved", tmp_path / "events.jsonl")
     assert (done.exit_code, message in done.output) == (2, True), done.output
+
+
+def test_insights_of_other_queries_and_columns_twice_are_one_line(tmp_path):
+    others = [event("click", "8", "a"), event("click", "9", "a"), CLICK]
+    done = invoke("ubi", *ubi_files(tmp_path, HITS, others), "--output", tmp_path / "log.parquet")
+    assert "expected a known query of at least half of the events" in done.output
+    queries, log = ubi_files(tmp_path, HITS, [CLICK], "csv")
+    names, *rows = queries.read_text().splitlines()
+    queries.write_text("\n".join([f"{names},query_id", *(f"{row},1" for row in rows)]) + "\n")
+    done = invoke("ubi", queries, log, "--output", tmp_path / "log.parquet")
+    assert "expected one column 'query_id'" in done.output
+    assert not (tmp_path / "log.parquet").exists()

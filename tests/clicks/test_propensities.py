@@ -5,6 +5,7 @@ import warnings
 
 import matplotlib.figure
 import numpy as np
+import pandas as pd
 import pytest
 
 from tfrank_sel import clicks
@@ -95,14 +96,23 @@ def test_propensities_are_one_for_each_position(tmp_path, damage):
     ("wrong", "message"),
     [
         ({"position": [2, 2]}, "`position` must have at least two different values. Received: 2"),
-        ({"position": [0, 1]}, "`position` must be whole numbers from 1. Received: 0.0"),
-        ({"position": [1, 1.5]}, "`position` must be whole numbers from 1. Received: 1.5"),
+        ({"position": [0, 1]}, "log, row 0: 'position' must be a whole number from 1. Received: 0"),
+        (
+            {"position": [1, 1.5]},
+            "log, row 1: 'position' must be a whole number from 1. Received: 1.5",
+        ),
         ({"position": [1]}, "`position` must be a vector with a value for each row"),
-        ({"position": ["a", "b"]}, "`position` must be numbers"),
-        ({"click": [1, 2]}, "`click` must be from 0 to 1. Received: 2.0"),
-        ({"click": [1, np.nan]}, "`click` must be finite. Received: nan"),
-        ({"click": [1, 4], "shown": [1, 3]}, "`click` must be from 0 to `shown`. Received: 4.0"),
-        ({"shown": [1, 0]}, "`shown` must be above 0. Received: 0.0"),
+        (
+            {"position": ["a", "b"]},
+            "log, row 0: 'position' must be a whole number from 1. Received: 'a'",
+        ),
+        ({"click": [1, 2]}, "log, row 1: 'click' must be from 0 to 1. Received: 2"),
+        ({"click": [1, np.nan]}, "log, row 1: 'click' must be from 0 to 1. Received: nan"),
+        (
+            {"click": [1, 4], "shown": [1, 3]},
+            "log, row 1: `click` must be from 0 to `shown`. Received: 4.0",
+        ),
+        ({"shown": [1, 0]}, "log, row 1: 'shown' must be a finite number above 0. Received: 0"),
     ],
     ids=str,
 )
@@ -125,7 +135,7 @@ def test_what_a_log_cannot_identify_is_refused():
         ValueError, match="`method` must be one of auto, all_pairs, none, pbm, additive, ubm"
     ):
         clicks.estimate(apart, "em")
-    with pytest.raises(ValueError, match="the log has no column 'position'"):
+    with pytest.raises(ValueError, match="log: expected a column 'position'"):
         clicks.Log.of({"query": ["q"], "item": ["a"]})
 
 
@@ -240,3 +250,29 @@ def test_few_clicks_are_told():
     table = synthetic.sessions(LABELS, 100, temperature=2.0, seed=0)
     with pytest.warns(UserWarning, match="too few clicks: the propensity of position .* interval"):
         clicks.estimate(clicks.Log.of(table, session="session"), "pbm")
+
+
+TABLE = {"query": ["q", "q"], "item": [12.0, 7.0], "position": [1, 2], "click": [1, 0]}
+
+
+@pytest.mark.parametrize("name", ["query", "item", "session"])
+@pytest.mark.parametrize("nothing", [None, np.nan, ""])
+def test_a_row_of_a_log_names_its_query_item_and_session(name, nothing):
+    table = TABLE | {"session": ["s", "t"]}
+    table |= {name: [nothing, table[name][1]]}
+    for made in (lambda: clicks.Log(**table), lambda: clicks.Log.of(table, session="session")):
+        with pytest.raises(ValueError, match=rf"^log, row 0: '{name}' must be UTF-8 text"):
+            made()
+
+
+def test_logs_of_frames_and_files_have_the_same_items(tmp_path):
+    (tmp_path / "log.csv").write_text("query,item,position,click,shown\nq,12,1,1,4\nq,7,2,0,2\n")
+    counted = TABLE | {"shown": [4, 2]}
+    logs = [clicks.Log.of(x) for x in (counted, pd.DataFrame(counted), str(tmp_path / "log.csv"))]
+    for log in (*logs, clicks.Log(**counted)):
+        assert [float(log.item_ids[i]) for i in log.items] == [12.0, 7.0]
+        assert log.shown.tolist() == [4.0, 2.0]
+    numbers = clicks.Log(["q"] * 3, [10, 9, 100], [1, 2, 3], [1, 0, 0])
+    assert clicks.labels(numbers, [1.0] * 3)["item"].tolist() == [9, 10, 100]
+    mixed = clicks.Log(["q"] * 3, [12.0, "12", 7], [1, 2, 3], [1, 0, 0])
+    assert mixed.item_ids.tolist() == ["12", "7"]

@@ -122,6 +122,32 @@ def test_a_log_of_one_ranker_is_told_and_has_no_value_of_another_order(log, tmp_
         clicks.reordered(read_log(table), dataclasses.replace(found, method="none"), table["doc"])
 
 
+def test_a_log_of_counts_has_the_labels_of_its_impressions(log, tmp_path):
+    names = ["search", "doc", "place"]
+    rows = pa.table({**log, "seen": np.ones(len(log["doc"]))}).group_by([*names, "price"])
+    counts = rows.aggregate([("clicked", "sum"), ("seen", "sum")])
+    counts = counts.rename_columns([x.removesuffix("_sum") for x in counts.column_names])
+    parquet.write_table(counts, tmp_path / "log.parquet")
+    keys = {"clicks.session": "", "clicks.shown": "seen", "clicks.method": "pbm"}
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **keys)
+    assert done.exit_code == 0, done.output
+    schema = Schema.read(tmp_path / "run/ingest/layout.json")
+    assert list(schema.features) == ["price"]
+    shards = [str(x) for x in (tmp_path / "run/ingest/records").rglob("*.tfrecord*")]
+    spec = data.FeatureSpec(len(schema.names), num_texts=len(schema.texts))
+    found = {
+        (one.query_id, str(item)): label
+        for one in stored_lists.lists(shards, spec)
+        for item, label in zip(one.doc_ids, one.labels, strict=True)
+    }
+    read = read_log(log)
+    labels = clicks.labels(read, clicks.estimate(read, "pbm"))
+    wanted = zip(labels["query"], labels["item"], labels["label"], strict=True)
+    wanted = {(q, i): y for q, i, y in wanted}
+    assert found.keys() == wanted.keys()
+    np.testing.assert_allclose([found[x] for x in wanted], [*wanted.values()], rtol=1e-5)
+
+
 @pytest.mark.parametrize("unconnected", ["nearest", "drop"])
 def test_positions_that_no_item_connects_do_not_stop_a_run(log, tmp_path, unconnected):
     lone = log["visit"] % 400 == 0  # their last place is one that no other session has

@@ -102,7 +102,7 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(
     collected = ["collect", judged, *of, "--features", names, "--missing", missing]
     line = told(*collected, "--output", table)
     assert f"{12 * len(QUERIES)} documents with 4 features" in line
-    assert "left out: 1 documents" in line
+    assert "documents, such as 'gone', are not among those of" in line
     rows = parquet.read_table(table).to_pandas()
     own = ["title", "body", "price", "age"]
     assert list(rows.columns) == ["query_id", "doc_id", "relevance", *own]
@@ -243,94 +243,6 @@ def test_an_engine_that_takes_absent_features_otherwise_is_not_equal(tmp_path, d
     assert "ranker-1 must score as" in refused(*asked, "--model", tmp_path / "m.txt")
 
 
-def of_json(**content):
-    return json.dumps(content)
-
-
-WORKBENCH = of_json(
-    name="j",
-    judgmentRatings=[
-        {"query": "red", "ratings": [{"docId": "1", "rating": "1.0"}]},
-        {
-            "query": "blue",
-            "ratings": [{"docId": "1", "rating": 0.5}, {"docId": "2", "rating": "0"}],
-        },
-    ],
-)
-RATED = [("red", "1", 1.0), ("blue", "1", 0.5), ("blue", "2", 0.0)]
-JUDGED = {
-    "workbench.json": (WORKBENCH, RATED),
-    "answer.json": (of_json(hits={"hits": [{"_source": json.loads(WORKBENCH)}]}), RATED),
-    "book.json": (
-        of_json(
-            query_doc_pairs=[
-                {
-                    "query_text": "red",
-                    "doc_id": "007",
-                    "judgements": [
-                        {"rating": 3.0, "unrateable": False, "user_email": "a@b.c"},
-                        {"rating": 2.0, "unrateable": False},
-                        {"rating": None, "judge_later": True},
-                        {"rating": 0.0, "unrateable": True},
-                    ],
-                },
-                {"query_text": "red", "doc_id": "8", "judgements": []},
-            ]
-        ),
-        [("red", "007", 2.5)],
-    ),
-    "case.json": (of_json(queries=[{"query": "red", "ratings": {"8": 2}}]), [("red", "8", 2.0)]),
-    "case.csv": (
-        "query,docid,rating\n -red,007,2\nblue,,\nred,1e5,0\n",
-        [("-red", "007", 2.0), ("red", "1e5", 0.0)],
-    ),
-    "qrels": ("1 0 a 2\n1 0 b -1\n2 0 a 0\n", [("1", "a", 2.0), ("2", "a", 0.0)]),
-}
-
-
-@pytest.mark.parametrize("name", JUDGED)
-def test_judgments_of_each_tool_are_one_table(tmp_path, name):
-    content, expected = JUDGED[name]
-    (tmp_path / name).write_text(content)
-    told("judgments", tmp_path / name, "--output", tmp_path / "j.parquet")
-    table = parquet.read_table(tmp_path / "j.parquet")
-    assert table.column_names == ["query_id", "doc_id", "relevance"]
-    assert [tuple(x.values()) for x in table.to_pylist()] == expected
-
-
-def test_books_of_several_judges_tell_how_they_agree(tmp_path):
-    (tmp_path / "a.csv").write_text("query,docid,A,B\nq,1,3,2\nq,2,1,1\nq,3,,1\nq,4,0,\n")
-    line = told("judgments", tmp_path / "a.csv", "--output", tmp_path / "j.parquet")
-    # of the ratings 3, 2, 1, 1: 1 - (1 / 4) / (2 * 11 / 12)
-    assert "4 documents of 1 queries" in line
-    assert "2 judged more than once (Krippendorff's alpha 0.73)" in line
-
-
-def test_ratings_of_several_files_are_those_of_one(tmp_path):
-    (tmp_path / "ann.csv").write_text("query,docid,rating\nred,007,1\nred,7,3\n")
-    (tmp_path / "BEN.CSV").write_text("\ufeffquery,docid,rating\nred,007,3\n,,\n")
-    content = of_json(queries=[{"query": "red", "ratings": {"007": None, "7": 1}}])
-    (tmp_path / "c.json").write_text(content)
-    files = [tmp_path / x for x in ("ann.csv", "BEN.CSV", "c.json")]
-    line = told("judgments", *files, "--output", tmp_path / "j.parquet")
-    assert "2 documents of 1 queries" in line
-    assert "2 judged more than once" in line
-    table = parquet.read_table(tmp_path / "j.parquet").to_pylist()
-    assert [tuple(x.values()) for x in table] == [("red", "007", 2.0), ("red", "7", 2.0)]
-
-
-@pytest.mark.parametrize("odd", [None, "", [1], {"a": 1}, "\ud800", 2.0**60])
-def test_a_judgment_names_a_query_and_a_document(tmp_path, odd):
-    rated, path = [{"rating": 1}], tmp_path / "x.json"
-    for pair in ({"query_text": odd, "doc_id": "1"}, {"query_text": "a", "doc_id": odd}):
-        path.write_text(of_json(query_doc_pairs=[pair | {"judgements": rated}]))
-        line = refused("judgments", path, "--output", tmp_path / "j.parquet")
-        assert line.startswith(f"{path}: a query and a document must be")
-    (tmp_path / "x.csv").write_bytes(b"query,docid,rating\n\xe9,1,1\n")
-    line = refused("judgments", tmp_path / "x.csv", "--output", tmp_path / "j.parquet")
-    assert "x.csv, row 1: a query and a document must be" in line
-
-
 def test_features_of_a_schema_are_those_that_an_engine_computes(tmp_path):
     types = {"price": Number(), "brand": Category(), "image": Vector(size=2)}
     Schema(types | {"hour": Number(of="query")}).write(tmp_path / "schema.json")
@@ -374,7 +286,7 @@ REFUSALS = [
         ["judgments", "{other}", "--output", "{new}"],
         "expected judgments of Quepid or the Search Rel",
     ),
-    (["judgments", "{csv}", "--output", "{new}"], "csv, row 1: a rating must be a number of 0 or"),
+    (["judgments", "{csv}", "--output", "{new}"], "csv, row 1: 'rating' must be a number of 0 or"),
     (
         ["collect", "{table}", "--output", "{new}", *["--features", "x"]],
         "404, Unknown featureset [x]",

@@ -1,5 +1,6 @@
 """The command line: `tfrank-sel-clicks`, or `python -m tfrank_sel.clicks`."""
 
+import dataclasses
 import pathlib
 from typing import Annotated
 
@@ -14,9 +15,10 @@ with needed("tfrank-sel-clicks", "clicks"):
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables, ubi as insights
 from tfrank_sel.clicks.correction import Correction
+from tfrank_sel.clicks.log import read
 from tfrank_sel.clicks.propensities import Method, Unconnected
 from tfrank_sel.commandline import Application, Version, told
-from tfrank_sel.data import formats, stores
+from tfrank_sel.data import stores
 from tfrank_sel.data.table import readable
 from tfrank_sel.locks import created
 
@@ -35,6 +37,9 @@ Item = Annotated[str, typer.Option(help="Column of the item.")]
 Position = Annotated[str, typer.Option(help="Column of the position, from 1.")]
 Click = Annotated[str, typer.Option(help="Column of the click, 0 or 1.")]
 Session = Annotated[str, typer.Option(help="Column of the session.")]
+Shown = Annotated[
+    str, typer.Option(help="Column of the number of impressions, if the log is of counts.")
+]
 
 app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -57,6 +62,7 @@ def correct(
     session: Annotated[
         str | None, typer.Option(help="Column of the session, for models of what users read.")
     ] = None,
+    shown: Shown = "shown",
     label: Annotated[str, typer.Option(help="Name of the column of corrected labels.")] = (
         "relevance"
     ),
@@ -83,12 +89,12 @@ def correct(
     if not label:
         raise refusal("--label must be the name of a column", repr(label))
     roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {} if session is None else {"session": session}
-    table = tables.read(stores.expand(log), roles, others=True, format=format)
+    roles |= {"shown": shown} | ({} if session is None else {"session": session})
+    table = read(stores.expand(log), roles, others=True, format=format)
     if label in set(table.columns.column_names) - {click}:
         raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
     with told():
-        estimated = clicks.estimate(tables.log_of(table), method, unconnected=unconnected)
+        estimated = clicks.estimate(clicks.Log.of(table), method, unconnected=unconnected)
         table, click_log, propensities = tables.covered(table, estimated, unconnected)
     with created(output) as written:
         with readable(log[0], "columns that Parquet can hold"), told():
@@ -143,13 +149,14 @@ def models(
     position: Position = "position",
     click: Click = "click",
     session: Session = "session",
+    shown: Shown = "shown",
     format: Format = None,
 ) -> None:
     """Compare click models by the likelihood of held-out sessions, the best one first."""
     roles = {"query": query, "item": item, "position": position, "click": click}
-    roles["session"] = session
-    table = tables.read(stores.expand(log), roles, format=format)
-    compared = clicks.compare(tables.log_of(table))
+    roles |= {"session": session, "shown": shown}
+    table = read(stores.expand(log), roles, format=format)
+    compared = clicks.compare(clicks.Log.of(table))
     print("model    log-likelihood per session  perplexity")
     for fit in compared:
         print(f"{fit.model:7}  {fit.log_likelihood:26.4f}  {fit.perplexity:10.4f}")
@@ -167,6 +174,7 @@ def value(
     position: Position = "position",
     click: Click = "click",
     session: Session = "session",
+    shown: Shown = "shown",
     format: Format = None,
 ) -> None:
     """Estimate the clicks per session that a new ranker would earn, from the log of another.
@@ -175,19 +183,14 @@ def value(
     their impressions if the log has queries and items. Intervals leave out groups of queries.
     """
     estimated = clicks.Propensities.load(propensities)
-    roles = {"score": score, "position": position, "click": click, "session": session}
-    paths = stores.expand(log)
-    there = formats.names(paths, format)
-    # only those that were not named may be absent
-    optional = {"query": query, "item": item}
-    roles |= {x: y for x, y in optional.items() if y in there or y != x}
-    table = tables.read(paths, roles, format=format)
-    columns, scores = dict(table.roles), table["score"]
-    del columns["score"]
+    roles = {"query": query, "item": item, "position": position, "click": click}
+    roles |= {"session": session, "shown": shown, "score": score}
+    optional = ["query", "item", "shown"]
+    table = read(stores.expand(log), roles, optional=optional, format=format)
     # without a name, each session is a query, and each row an item of its own
-    rows = {"query": columns["session"], "item": np.arange(len(table))}
-    click_log = clicks.Log(**{**rows, **columns})
-    values = clicks.reordered(click_log, estimated.nearest(click_log.positions), scores)
+    rows = {"query": table["session"], "item": np.arange(len(table))}
+    click_log = clicks.Log.of(dataclasses.replace(table, roles={**rows, **table.roles}))
+    values = clicks.reordered(click_log, estimated.nearest(click_log.positions), table["score"])
     print("ranker      clicks per session  95 % interval  effective impressions")
     for name, x in values.items():
         print(f"{name:10}  {x.value:18.4f}  {x.low:.4f} to {x.high:.4f}  {x.effective:.0f}")
@@ -235,7 +238,9 @@ def interleaved(
     paths = stores.expand(log)
     if clicked:
         tables_of = stores.expand(clicked)
-        credited = tables.joined_credits(paths, tables_of, {**roles, "item": item}, format=format)
+        with told():
+            joined = {**roles, "item": item}
+            credited = tables.joined_credits(paths, tables_of, joined, format=format)
     else:
         roles |= {"team": team} if credit is None else {"credit": credit}
         credited = tables.credits(paths, roles, format=format)

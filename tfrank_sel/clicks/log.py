@@ -3,12 +3,17 @@
 import copy
 import dataclasses
 import functools
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.refusals import refusal
+from tfrank_sel.data import formats
+from tfrank_sel.data.arrays import encoded, is_number, plain_type
+from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.table import Table, is_id, of_frame, readable
+from tfrank_sel.refusals import received, refusal
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,7 +48,7 @@ class Log:
     """A click log, of one row per impression or of counts.
 
     Args:
-        query: Query of each row, `[rows]`, numbers or texts.
+        query: Query of each row, `[rows]`, texts or numbers; of several types, all are texts.
         item: Item of each row, `[rows]`. The same item under another query is another item.
         position: Position at which the item was shown, `[rows]`, whole numbers from 1.
         click: Whether the item was clicked, `[rows]`, 0 or 1; with `shown`, the number of clicks.
@@ -58,6 +63,7 @@ class Log:
         clicks, shown: Numbers of clicks and impressions of each row, `[rows]`.
 
     Raises:
+        ImportError: If pyarrow is not installed.
         ValueError: If an argument is missing, has another length, or has a value out of range.
 
     Example:
@@ -76,69 +82,114 @@ class Log:
         shown: ArrayLike | None = None,
         session: ArrayLike | None = None,
     ) -> None:
-        given = {"query": query, "item": item, "position": position, "click": click}
-        arrays = {name: np.asarray(value) for name, value in given.items()}
-        rows = arrays["query"].shape
-        arrays["shown"] = np.ones(rows) if shown is None else np.asarray(shown)
-        if session is not None:
-            arrays["session"] = np.asarray(session)
-        for name, array in arrays.items():
-            if array.ndim != 1 or array.shape != rows or not len(array):
+        given: dict[str, Any] = {"query": query, "item": item, "position": position}
+        given |= {"click": click, "shown": shown, "session": session}
+        columns = {name: values for name, values in given.items() if values is not None}
+        rows = np.shape(query)
+        for name, values in columns.items():
+            if (shape := np.shape(values)) != rows or len(shape) != 1:
                 raise refusal(
                     f"`{name}` must be a vector with a value for each row",
-                    f"shape {array.shape}, where `query` has {rows}",
+                    f"shape {shape}, where `query` has {rows}",
                 )
-        places = numbers("position", arrays["position"])
-        wrong = (places < 1.0) | (places % 1.0 != 0.0) | (places >= 2.0**53)
-        _refuse("position", places, wrong, "whole numbers from 1")
-        self.shown = numbers("shown", arrays["shown"])
-        _refuse("shown", self.shown, self.shown <= 0.0, "above 0")
-        self.clicks = numbers("click", arrays["click"])
-        beyond = (self.clicks < 0.0) | (self.clicks > self.shown)
-        most = "1" if shown is None else "`shown`"
-        _refuse("click", self.clicks, beyond, f"from 0 to {most}")
-        self.query_ids, queries = np.unique(arrays["query"], return_inverse=True)
-        item_ids, codes = np.unique(arrays["item"], return_inverse=True)
-        pairs, items = np.unique(queries * len(item_ids) + codes, return_inverse=True)
-        self.queries, self.items = queries.ravel(), items.ravel()
-        self.item_ids = item_ids[pairs % len(item_ids)]  # of each pair
-        self.query_of_item: Integers = pairs // len(item_ids)
-        self.positions, columns = np.unique(places.astype(np.int64), return_inverse=True)
-        self.columns: Integers = columns.ravel()
+        self._read(columns, {name: name for name in columns})
+
+    @classmethod
+    def of(
+        cls,
+        table: Any,
+        *,
+        query: str = "query",
+        item: str = "item",
+        position: str = "position",
+        click: str = "click",
+        shown: str = "shown",
+        session: str | None = None,
+    ) -> "Log":
+        """Reads the columns of a table.
+
+        Args:
+            table: A frame, an Arrow table, a dict, or paths: see `data.formats.table`. Or a table
+                of `read`, whose columns have roles.
+            query: Name of the column of the query.
+            item: That of the item.
+            position: That of the position.
+            click: That of the click.
+            shown: That of the number of impressions; without a column `shown`, each row is one.
+            session: That of the session, if there is one.
+
+        Raises:
+            ImportError: If pyarrow is not installed.
+            ValueError: If a column is missing, and as in `Log`.
+        """
+        log = cls.__new__(cls)
+        if isinstance(table, Table):
+            log._take(table, {})
+        else:
+            roles = {"query": query, "item": item, "position": position, "click": click}
+            roles |= {"shown": shown} | ({} if session is None else {"session": session})
+            log._read(table, roles)
+        return log
+
+    def _read(self, source: Any, roles: Mapping[str, str]) -> None:
+        if formats.paths_of(source) is not None:
+            self._take(read(source, roles), {})
+            return
+        with readable("log"):
+            frame = of_frame(source)
+        table = read(frame, roles)
+        kinds = {x: plain_type(frame.schema.field(roles[x]).type) for x in table.roles if is_id(x)}
+        numbers = {role: kind for role, kind in kinds.items() if is_number(kind)}
+        self._take(table, {x: int if "int" in str(kind) else float for x, kind in numbers.items()})
+
+    def _take(self, table: Table, of_numbers: Mapping[str, Callable[[str], float]]) -> None:
+        """Takes the rows of a table, some of whose identifiers stay numbers, as in memory."""
+
+        def ids(role: str) -> tuple[NDArray[Any], Integers]:
+            distinct, codes = encoded(table[role])
+            if role in of_numbers:
+                distinct = np.array([*map(of_numbers[role], distinct)])
+            order = np.argsort(distinct, kind="stable")
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            return distinct[order], rank[codes]
+
+        self.clicks = table["clicks"]
+        shown = table.roles.get("shown", 1.0)
+        if (beyond := self.clicks > shown).any():
+            row = int(beyond.argmax())
+            most = "`shown`" if "shown" in table.roles else "1"
+            reason = received(f"`click` must be from 0 to {most}", self.clicks[row])
+            raise InputError(table.place_of(row), reason)
+        places, self.columns = encoded(table["position"], sort=True)
+        self.positions: Integers = places.astype(np.int64)
         if len(self.positions) == 1:
             raise refusal(
                 "`position` must have at least two different values",
                 f"{self.positions[0]} in each row",
             )
-        self._sessions = arrays.get("session")
-
-    @classmethod
-    def of(cls, table: Any, **columns: str) -> "Log":
-        """Reads the columns of a table: a pandas or polars frame, an Arrow table or a dict.
-
-        Args:
-            table: The table.
-            **columns: Name of the column of each argument of `Log`. Query, item, position and click
-                are the columns of these names by default.
-
-        Raises:
-            ValueError: If a column is missing, and as in `Log`.
-        """
-        names = {name: name for name in ("query", "item", "position", "click")} | columns
-        try:
-            return cls(**{name: np.asarray(table[column]) for name, column in names.items()})
-        except KeyError as error:
-            raise ValueError(f"the log has no column {error}. Expected: {names}") from None
+        self.query_ids, self.queries = ids("query")
+        self._sessions: Integers | None = None
+        if "session" in table.roles:
+            self.session_ids, self._sessions = ids("session")
+        item_ids, pairs = ids("item")
+        pairs += self.queries * len(item_ids)
+        pairs, self.items = _distinct(pairs)
+        self.item_ids = item_ids[pairs % len(item_ids)]  # of each pair
+        self.query_of_item: Integers = pairs // len(item_ids)
+        self.shown = np.full(len(table), shown)
 
     def part(self, rows: Integers) -> "Log":
         """Returns the log of some of the rows, with the items and positions of this one."""
         log = copy.copy(self)
         log.pools = self.pools
-        for name in ("cells", "session_of_row", "units"):
+        for name in ("cells", "units"):
             log.__dict__.pop(name, None)
-        for name in ("queries", "items", "columns", "shown", "clicks", "_sessions"):
-            if (values := getattr(self, name)) is not None:
-                setattr(log, name, values[rows])
+        for name in ("queries", "items", "columns", "shown", "clicks"):
+            setattr(log, name, getattr(self, name)[rows])
+        if self._sessions is not None:
+            there, log._sessions = _distinct(self._sessions[rows])
+            log.session_ids = self.session_ids[there]
         return log
 
     def moved(self, columns: Integers) -> "Log":
@@ -183,20 +234,18 @@ class Log:
     def cells(self) -> "Cells":
         """The pairs of an item and a pool of positions at which it was shown."""
         size = int(self.pools[-1]) + 1
-        keys, of_row = np.unique(self.items * size + self.pools[self.columns], return_inverse=True)
-        return Cells(keys // size, keys % size, of_row.ravel(), size)
+        keys, of_row = _distinct(self.items * size + self.pools[self.columns])
+        return Cells(keys // size, keys % size, of_row, size)
 
     @property
     def has_sessions(self) -> bool:
         """Whether the session of each row is known."""
         return self._sessions is not None
 
-    @functools.cached_property
+    @property
     def session_of_row(self) -> Integers:
         """Index of the session of each row, `[rows]`; without sessions, each row is its own."""
-        if self._sessions is None:
-            return np.arange(len(self.items))
-        return np.asarray(np.unique(self._sessions, return_inverse=True)[1], np.int64).ravel()
+        return np.arange(len(self.items)) if self._sessions is None else self._sessions
 
     @functools.cached_property
     def units(self) -> Integers:
@@ -204,9 +253,8 @@ class Log:
 
         Groups are sessions or, if the log has none, queries; of more than 1,000, several make one.
         """
-        values = self.queries if self._sessions is None else self._sessions
-        _, units = np.unique(values, return_inverse=True)
-        return np.asarray(units.ravel() % _UNITS, np.int64)
+        units = _distinct(self.queries)[1] if self._sessions is None else self._sessions
+        return units % _UNITS
 
     @property
     def num_units(self) -> int:
@@ -224,9 +272,65 @@ class Log:
             row = np.setdiff1d(np.arange(len(places)), first)[0]
             raise refusal(
                 "`position` must be unique within each `session`",
-                session=str(self._sessions[row]),
+                session=self.session_ids[self._sessions[row]],
                 position=self.positions[self.columns[row]],
             )
+
+
+def read(
+    source: Any,
+    roles: Mapping[str, str],
+    *,
+    optional: Collection[str] = ("shown",),
+    others: bool = False,
+    format: str | None = None,
+    rejected: list[Rejected] | None = None,
+) -> Table:
+    """Reads the rows of a click log; arguments and errors are otherwise those of `formats.table`.
+
+    Args:
+        source: The table.
+        roles: Name of the column of each role. A click may be the text true or false.
+        optional: Roles whose columns may be absent if they have the names of the roles.
+        others: As in `formats.table`.
+        format: As in `formats.table`.
+        rejected: As in `formats.table`.
+
+    Returns:
+        The table, whose role `click` is `clicks`: at most one a row in a log of positions without
+        `shown`, which may be optional.
+
+    Raises:
+        InputError: If there is no row, and as `formats.table`.
+        ValueError: If two roles other than the query and the session have one column.
+    """
+    taken = dict[str, str]()
+    for role, name in roles.items():
+        other = taken.setdefault(name, role)
+        if other != role and {other, role} != {"query", "session"}:
+            raise refusal(f"{other} and {role} must be different columns", repr(name))
+    are_counts = "shown" in roles or "position" not in roles
+    asked = {"clicks" if are_counts and x == "click" else x: name for x, name in roles.items()}
+    table = formats.table(
+        source,
+        asked,
+        optional=[role for role in optional if roles.get(role) == role],
+        others=others,
+        format=format,
+        rejected=rejected,
+        place="log",
+    )
+    if not len(table):
+        place = (formats.paths_of(source) or ["log"])[0]
+        raise InputError(place, received("expected at least one row", "none"))
+    named = {"clicks" if role == "click" else role: x for role, x in table.roles.items()}
+    return dataclasses.replace(table, roles=named)
+
+
+def _distinct(keys: Integers) -> tuple[Integers, Integers]:
+    """Distinct numbers, and the index of each row; Arrow's hashes of as many take more memory."""
+    distinct, codes = np.unique(keys, return_inverse=True)
+    return distinct, codes.ravel()
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:

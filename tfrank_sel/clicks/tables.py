@@ -9,55 +9,13 @@ from numpy.typing import NDArray
 
 from tfrank_sel.clicks import ubi
 from tfrank_sel.clicks.correction import labels
-from tfrank_sel.clicks.log import Floats, Log
+from tfrank_sel.clicks.log import Floats, Log, read
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
 from tfrank_sel.data.formats import Table
-from tfrank_sel.data.lists import InputError, Rejected
-from tfrank_sel.data.table import identifier
-from tfrank_sel.refusals import received, refusal
-
-
-def read(
-    paths: Sequence[str],
-    roles: Mapping[str, str],
-    *,
-    others: bool = False,
-    are_counts: bool = False,
-    format: str | None = None,
-    rejected: list[Rejected] | None = None,
-) -> Table:
-    """Reads the rows of a click log; arguments and errors are otherwise those of `formats.table`.
-
-    Args:
-        paths: The files.
-        roles: Name of the column of each role. Queries, items and sessions are texts, others are
-            numbers; a click may be the text true or false.
-        others: As in `formats.table`.
-        are_counts: Whether a row may have several clicks.
-        format: As in `formats.table`.
-        rejected: As in `formats.table`.
-
-    Raises:
-        InputError: If there is no row, and as `formats.table`.
-        ValueError: If two roles other than the query and the session have one column.
-    """
-    taken = dict[str, str]()
-    for role, name in roles.items():
-        other = taken.setdefault(name, role)
-        if other != role and {other, role} != {"query", "session"}:
-            raise refusal(f"{other} and {role} must be different columns", repr(name))
-    if are_counts:
-        roles = {"clicks" if x == "click" else x: name for x, name in roles.items()}
-    table = formats.table(paths, roles, others=others, format=format, rejected=rejected)
-    if not len(table):
-        raise InputError(paths[0], received("expected at least one row", "none"))
-    return table
-
-
-def log_of(table: Table) -> Log:
-    """Returns the log of a table with the roles of one."""
-    return Log(**table.roles)
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.table import identifier, tell_partners
+from tfrank_sel.refusals import received
 
 
 def covered(
@@ -76,7 +34,7 @@ def covered(
     if unconnected == "drop":
         covers = np.isin(table["position"], propensities.positions)
         table = table.take(np.flatnonzero(covers))
-    log = log_of(table)
+    log = Log.of(table)
     return table, log, propensities.nearest(log.positions)
 
 
@@ -93,8 +51,9 @@ def corrected(
 
     Args:
         table: The Arrow table of the log.
-        roles: Names of its columns. Those of `position`, `click` and `session` are left out; others
-            have their values in the first row of each query and item, in the order of these.
+        roles: Names of its columns. Those of `position`, `click`, `shown` and `session` are left
+            out; others have their values in the first row of each query and item, in the order of
+            these.
         log: The log.
         propensities: Propensities of its positions.
         label: Name of the column of labels.
@@ -103,10 +62,11 @@ def corrected(
     """
     estimates = labels(log, propensities, correction, least=least)
     kept = {roles["query"], roles["item"]}
-    dropped = {roles[x] for x in ("position", "click", "session") if x in roles} - kept
+    dropped = {roles[x] for x in ("position", "click", "shown", "session") if x in roles} - kept
+    names = [x for x in table.column_names if x not in dropped]
     first = np.unique(log.items, return_index=True)[1]
     order = np.argsort(first)
-    rows = table.drop_columns(list(dropped)).take(first[order])
+    rows = table.select(names).take(first[order])
     return rows.append_column(label, pa.array(estimates["label"][order]))
 
 
@@ -141,7 +101,7 @@ def credits(paths: Sequence[str], roles: Mapping[str, str], *, format: str | Non
     """
     if set(formats.names(paths, format)) & {"event_attributes", "_source"}:
         return _of_events(paths, roles, format)
-    table = read(paths, roles, are_counts=True, format=format)
+    table = read(paths, roles, format=format)
     are_teams = "team" in roles
     values = 1.0 - 2.0 * table["team"] if are_teams else table["credit"]
     _, first, sessions = np.unique(table["session"], return_index=True, return_inverse=True)
@@ -187,14 +147,19 @@ def joined_credits(
         format: Format of the tables, as in `formats.table`.
 
     Raises:
-        InputError: If a file is no such file, or no click is on an item of the logs.
+        InputError: If a file is no such file, or has no click.
+        ValueError: If less than half of the clicks are on items of the logs.
+
+    Warns:
+        UserWarning: If some clicks are not on items of the logs.
     """
     there = formats.names(clicked, format)
     needed = [x for x in ("session", "item", "click") if x != "click" or roles[x] in there]
     named = {role: roles[role] for role in needed}
-    table = read(clicked, named, are_counts=True, format=format)
+    table = read(clicked, named, format=format)
     is_click = table.roles.get("clicks", np.ones(len(table))) > 0.0
-    clicks = set(zip(table["session"][is_click], table["item"][is_click], strict=True))
+    each = [*zip(table["session"][is_click], table["item"][is_click], strict=True)]
+    clicks = set(each)
     won: dict[str, set[tuple[str, float]]] = {}  # clicked items; a session may have several lines
     queries: dict[str, str] = {}
     kind = ""
@@ -224,9 +189,15 @@ def joined_credits(
         except (KeyError, TypeError, ValueError) as error:
             expected = "expected the log of `serve --interleave` or of an A/B test of OpenSearch"
             raise InputError(place, received(expected, repr(error))) from None
-    if not any(won.values()):
-        expected = f"expected a click on an item of a session of {logs[0]}"
-        raise InputError(clicked[0], received(expected, "none"))
+    if not each:
+        raise InputError(clicked[0], received("expected a click", "none"))
+    listed = {(session, item) for session, pairs in won.items() for item, _ in pairs}
+    lost = next(
+        (f"{item} of {session}" for session, item in each if (session, item) not in listed), ""
+    )
+    is_listed = np.array([pair in listed for pair in each])
+    of_logs = f"the items of the sessions of {logs[0]}"
+    tell_partners(f"clicks of {clicked[0]}", is_listed, of_logs, lost)
     sums = np.array([sum(credit for _, credit in x) for x in won.values()])
     names = np.array([queries[x] for x in won], object)
     is_told = "query" in roles or len(set(queries.values())) > 1

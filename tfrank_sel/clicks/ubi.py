@@ -82,7 +82,8 @@ def read(
         The table, and the number of rows of each kind that were left out.
 
     Raises:
-        InputError: If a file cannot be read, or nothing is a click of a query.
+        InputError: If a file cannot be read, or nothing is a click of a query, or most of the
+            events are of queries that are not in `queries`.
 
     Reference:
         [UBI 1.3.0](https://github.com/o19s/ubi).
@@ -187,18 +188,23 @@ def _events(
     asked: Mapping[str, _Asked],
     left_out: collections.Counter[str],
 ) -> Iterator[_Event]:
+    is_asked: list[bool] = []  # of the events of a query
     for place, record in formats.dicts(paths, _EVENT, format):
         row = _source(place, record)
         action = str(arrays.text(_field(row, "action_name")))
         if action not in actions:
             continue
         session, item = _text(place, row, "query_id"), _text(place, row, *_ITEM)
+        is_asked.extend([session in asked] if session else [])
         if session is None or session not in asked:
             left_out["events without a known query"] += 1
         elif item is None:
             left_out["events without an item"] += 1
         else:
             yield _Event(session, item, _ordinal(_field(row, *_ORDINAL)), actions[action])
+    if 2 * sum(is_asked) < len(is_asked):
+        expected = "expected a known query of at least half of the events with a query_id"
+        raise InputError(paths[0], received(expected, told(left_out)))
 
 
 def _impressions(

@@ -7,6 +7,7 @@ can be sorted by them.
 
 import contextlib
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -43,8 +44,11 @@ class Role(NamedTuple):
     convert: Callable[[Any], np.ndarray]
 
 
-def _number(rule: str, accepts: Callable[[np.ndarray], np.ndarray] = np.isfinite) -> Role:
-    return Role(rule, accepts, "of type number", Number(), arrays.doubles)
+def _number(
+    rule: str, accepts: Callable[[np.ndarray], np.ndarray] = np.isfinite, *, words: bool = True
+) -> Role:
+    convert = functools.partial(arrays.doubles, words=words)
+    return Role(rule, accepts, "of type number", Number(), convert)
 
 
 _ID = Role(TEXT, lambda x: x != "", "of type text", Category(), arrays.strings)
@@ -55,7 +59,7 @@ ROLES: Mapping[str, Role] = {
     **dict.fromkeys(("label", "weight", "gain", "clicks"), _AT_LEAST_0),
     **dict.fromkeys(("list_weight", "shown"), _COUNT),
     **dict.fromkeys(("score", "credit", "relevance"), _number("a finite number")),
-    "rating": _number("a number of 0 or more", lambda x: x >= 0.0),
+    "rating": _number("a number of 0 or more", lambda x: x >= 0.0, words=False),
     "propensity": _number("a number above 0, at most 1", lambda x: (x > 0.0) & (x <= 1.0)),
     "position": _number(
         "a whole number from 1", lambda x: (x >= 1.0) & (x % 1.0 == 0.0) & (x < arrays.EXACT)

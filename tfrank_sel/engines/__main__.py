@@ -6,6 +6,8 @@ import pathlib
 import sys
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from tfrank_sel.refusals import needed, refusal
 
 with needed("tfrank-sel-engine", "engine"):
@@ -16,6 +18,7 @@ from tfrank_sel import kept
 from tfrank_sel.commandline import Application, Version, told
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.data.table import tell_partners
 from tfrank_sel.engines import judgments as judged_by, logged
 from tfrank_sel.engines.elastic import Elasticsearch
 from tfrank_sel.engines.engine import Engine, Fields
@@ -127,24 +130,26 @@ def judgments(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="CSV or JSON of Quepid, JSON of the Search Relevance Workbench, or TREC qrels."
+            help="CSV or JSON of Quepid, JSON of the Search Relevance Workbench, lines of RankLib, "
+            "or TREC qrels."
         ),
     ],
     output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write.")],
 ) -> None:
     """Make a table of judgments: the mean rating of each query and document."""
-    read = judged_by.read(stores.expand(files))
-    table = judged_by.table(read)
+    ratings = judged_by.read(stores.expand(files))
+    table = judged_by.means(ratings)
     with created(output) as written:
         parquet.write_table(table, written)
-    several = sum(len(x.ratings) > 1 for x in read)
-    alpha = judged_by.agreement(read)
+    several, alpha = judged_by.agreement(ratings)
     agree = "" if math.isnan(alpha) else f" (Krippendorff's alpha {alpha:.2f})"
-    queries = len({x.query for x in read})
+    queries = len(table["query_id"].unique())
     print(
-        f"{len(read)} documents of {queries} queries in {output}, "
+        f"{table.num_rows} documents of {queries} queries in {output}, "
         f"{several} judged more than once{agree}"
     )
+    if len(judges := dict.fromkeys(ratings["judge"].tolist())) > 1:
+        print(f"judges: {', '.join(judges)}")
 
 
 @app.command()
@@ -258,8 +263,10 @@ def _asked(index: Engine, judged: formats.Table, missing: float, **ranker: str) 
     count = len(judged)
     with typer.progressbar(length=count, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         found = logged.ask(index, judged, missing, bar.update, **ranker)
-    if len(found.rows) < count:
-        print(f"left out: {count - len(found.rows)} documents that the index has not")
+    there = np.isin(np.arange(count), found.rows)
+    lost = judged["item"][int(there.argmin())]
+    with told(print):
+        tell_partners("documents", there, f"those of {index.place}", lost)
     return found
 
 

@@ -1,160 +1,184 @@
-"""Files of judgments: of Quepid, of OpenSearch's Search Relevance Workbench, and TREC qrels.
+"""Files of judgments: of Quepid, of OpenSearch's Search Relevance Workbench, RankLib, TREC qrels.
 
 Quepid 8.6: the CSV of a book has a column of ratings for each judge (judgements_controller.rb),
 that of a case has `rating` (ratings_controller.rb); the JSON of a book has `query_doc_pairs`
 (_book.json.jbuilder), that of a case `queries` (_query.json.jbuilder). The workbench of OpenSearch
-3.1: `judgmentRatings` (Judgment.java), as it imports them or in the answer to a search.
+3.1: `judgmentRatings` (Judgment.java), as it imports them or in the answer to a search. RankLib, as
+in the demos of the plugins: lines of `4 qid:1 # 7555 Rambo`, under a heading `# qid:1: rambo`.
 """
 
-import collections
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tfrank_sel import kept
-from tfrank_sel.data import arrays, formats
-from tfrank_sel.data.formats.text import CsvReader
+from tfrank_sel.data import arrays, formats, table
+from tfrank_sel.data.formats.reader import Part, opened
+from tfrank_sel.data.formats.text import CsvReader, TsvReader, fields
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.data.table import TEXT, is_invalid, shown
+from tfrank_sel.data.table import Table, readable, shown
 from tfrank_sel.metrics.trec import FileError, read_qrels
 from tfrank_sel.refusals import received
 
 _PAIR = ("query", "docid")  # columns of Quepid's CSV
 _FORMULA = tuple(f" {x}" for x in "-=+@")  # Quepid puts a blank before these
+_ROLES = {role: role for role in ("query", "item", "judge", "rating")}
+_UNKNOWN = "Unknown"  # Quepid's name of a judge without one
+# a weight may follow the text: rambo*2
+_HEADING = re.compile(r"#\s*qid:([^\s:]+):\s*(.*?)\s*(?:\*[0-9]+)?$")
+_IS_RANKLIB = re.compile(r"[^\s#]+\s+qid:").match
+# a title may follow the document, after a tab or a word: # 7555 Rambo
+_LINE = re.compile(r"(\S+)\s+qid:([^\s#]+)[^#]*#\s*(?:docid\s*=\s*)?([^\t]+(?=\t)|\S+)")
+_Rating = tuple[int, Any, Any, str, Any]  # number of the row, query, document, judge, rating
 
 
-class Judgment(NamedTuple):
-    """The ratings of a document for a query, by one or several judges.
-
-    Args:
-        query: The query, its text but in qrels.
-        document: The identifier of the document.
-        ratings: The ratings.
-    """
-
-    query: str
-    document: str
-    ratings: tuple[float, ...]
-
-
-def read(paths: Sequence[str]) -> list[Judgment]:
-    """Reads files by suffix: `.csv` and `.json` as described in this module, others as qrels.
+def read(paths: Sequence[str]) -> Table:
+    """Reads files by suffix: `.csv`, `.tsv` and `.json` as in this module, others as text.
 
     A document that is listed several times for a query, in one or several files, has all of the
     ratings. Documents without a rating are left out.
 
+    Returns:
+        A table with the roles `query`, `item`, `judge` and `rating`, one row for each rating.
+
     Raises:
         InputError: If a file is no such file, or has no rating.
     """
-    by_pair: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
+    parts: list[Table] = []
     for path in paths:
-        if path.lower().endswith(CsvReader.suffixes):
-            entries = [*_of_csv(path)]
-        elif path.lower().endswith(".json"):
-            entries = [*_of_json(path)]
+        name = path.lower()
+        if name.endswith((*CsvReader.suffixes, *TsvReader.suffixes)):
+            found = [*_of_columns(path)]
+        elif name.endswith((".json", ".json.gz")):
+            found = [*_of_json(path)]
         else:
-            entries = [*_of_qrels(path)]
-        if not entries:
+            found = [*_of_text(path)]
+        if not found:
             raise InputError(path, received("expected a judgment", "none"))
-        for query, document, rating in entries:
-            by_pair[query, document].append(rating)
-    return [Judgment(query, document, tuple(x)) for (query, document), x in by_pair.items()]
+        numbers, *values = zip(*found, strict=True)
+        texts = ([arrays.text(x) for x in column] for column in values)
+        columns = arrays.arrow().table(dict(zip(_ROLES, texts, strict=True)))
+        parts += table.read([(path, np.array(numbers), columns)], _ROLES, {})
+    return table.joined(parts, _ROLES, arrays.arrow().table({}), {}, {})
 
 
-def agreement(judgments: Iterable[Judgment]) -> float:
-    """Returns Krippendorff's alpha of ratings as intervals: 1 for equal, 0 for random ratings.
+def means(judgments: Table) -> Any:
+    """Returns an Arrow table of `query_id`, `doc_id` and `relevance`, the mean of the ratings."""
+    first, pair = _pairs(judgments)
+    columns = {
+        "query_id": judgments["query"][first],
+        "doc_id": judgments["item"][first],
+        "relevance": np.bincount(pair, judgments["rating"]) / np.bincount(pair),
+    }
+    return arrays.arrow().table(columns)
 
-    NaN without a document of two ratings, or if all ratings are equal.
 
-    Example:
-        >>> both = [Judgment("q", "a", (1.0, 1.0)), Judgment("q", "b", (3.0, 2.0))]
-        >>> round(agreement(both), 4)
-        0.7273
+def agreement(judgments: Table) -> tuple[int, float]:
+    """Returns how many documents have several ratings, and Krippendorff's alpha of these.
+
+    Alpha, of ratings as intervals, is 1 for equal and 0 for random ratings; NaN without such a
+    document, or if all of their ratings are equal.
     """
-    several = [np.array(x.ratings) for x in judgments if len(x.ratings) > 1]
-    ratings = np.concatenate(several) if several else np.zeros(1)
+    pair, rating = _pairs(judgments)[1], judgments["rating"]
+    counts = np.bincount(pair)
+    several = counts[pair] > 1
+    mean = np.bincount(pair, rating) / counts
+    errors = (rating - mean[pair])[several] ** 2
     # the sum over pairs of their squared differences, which is 2 n**2 variances
-    observed = sum(len(x) ** 2 * x.var() / (len(x) - 1) for x in several) / len(ratings)
-    expected = ratings.var() * len(ratings) / max(len(ratings) - 1, 1)
-    return float(1.0 - observed / expected) if expected else float("nan")
+    weights = (counts / np.maximum(counts - 1, 1))[pair][several]
+    expected = rating[several].var(ddof=1) if several.any() else 0.0
+    alpha = 1.0 - np.mean(weights * errors) / expected if expected else np.nan
+    return int((counts > 1).sum()), float(alpha)
 
 
-def _of_csv(path: str) -> Iterator[tuple[str, str, float]]:
+def _pairs(judgments: Table) -> tuple[np.ndarray, np.ndarray]:
+    """The first row of each query and document, and which of them each row is, `[rows]`."""
+    items, of_item = arrays.encoded(judgments["item"])
+    keys = arrays.encoded(judgments["query"])[1] * len(items) + of_item
+    pair = arrays.encoded(keys)[1]
+    return np.unique(pair, return_index=True)[1], pair
+
+
+def _of_columns(path: str) -> Iterator[_Rating]:
     names = formats.names([path])
     if tuple(names[:2]) != _PAIR:
         expected = f"expected the columns {', '.join(_PAIR)}, and one of ratings for each judge"
         raise InputError(path, received(expected, ", ".join(names)))
-    for place, row in formats.dicts([path], names):
-        ratings = [x for x in (arrays.text(row[judge]) for judge in names[2:]) if x]
-        if ratings:
-            query, document = (_text(place, row[name]) for name in _PAIR)
-            query = query[1:] if query.startswith(_FORMULA) else query
-            yield from ((query, document, _number(place, x)) for x in ratings)
+    for number, (_, row) in enumerate(formats.dicts([path], names), start=1):
+        query = row["query"]
+        if isinstance(query, str) and query.startswith(_FORMULA):
+            query = query[1:]
+        for judge in names[2:]:
+            if row[judge]:
+                yield number, query, row["docid"], judge, row[judge]
 
 
-def _of_json(path: str) -> Iterator[tuple[str, str, float]]:
+def _of_json(path: str) -> Iterator[_Rating]:
+    """Ratings, numbered from 1."""
     with kept.reading(path, "judgments of Quepid or the Search Relevance Workbench"):
-        content = kept.read_json(path)
-        yield from _entries(path, content)
+        content = json.loads(_text(path), object_pairs_hook=fields)
+        for number, rating in enumerate(_entries(content), start=1):
+            yield number, *rating
 
 
-def _entries(path: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+def _entries(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any, str, Any]]:
     if "query_doc_pairs" in content:
         for pair in content["query_doc_pairs"]:
             for x in pair.get("judgements", ()):
                 if x["rating"] is not None and not x.get("unrateable"):
-                    ids = _text(path, pair["query_text"]), _text(path, pair["doc_id"])
-                    yield *ids, _number(path, x["rating"])
+                    judge = x.get("user_name") or x.get("user_email") or _UNKNOWN
+                    yield pair["query_text"], pair["doc_id"], judge, x["rating"]
     elif "queries" in content:
         for query in content["queries"]:
             for document, rating in query["ratings"].items():
                 if rating is not None:
-                    ids = _text(path, query["query"]), _text(path, document)
-                    yield *ids, _number(path, rating)
+                    yield query["query"], document, _UNKNOWN, rating
     elif "hits" in content:
         for hit in content["hits"]["hits"]:
-            yield from _entries(path, hit["_source"])
+            yield from _entries(hit["_source"])
     else:
         for query in content["judgmentRatings"]:
             for x in query["ratings"]:
-                ids = _text(path, query["query"]), _text(path, x["docId"])
-                yield *ids, _number(path, x["rating"])
+                yield query["query"], x["docId"], _UNKNOWN, x["rating"]
 
 
-def _of_qrels(path: str) -> Iterator[tuple[str, str, float]]:
+def _of_text(path: str) -> Iterator[_Rating]:
+    texts = [line.strip() for line in _text(path).split("\n")]
+    if not any(_IS_RANKLIB(text) for text in texts):
+        yield from _of_qrels(path)
+        return
+    queries: dict[str, str] = {}
+    for number, text in enumerate(texts, start=1):
+        place = f"{path}, row {number}"
+        if heading := _HEADING.match(text):
+            name, query = heading.groups()
+            if queries.setdefault(name, query) != query:
+                raise InputError(place, received(f"expected one text of qid:{name}", repr(query)))
+        elif text and text[0] != "#":
+            if (line := _LINE.match(text)) is None:
+                expected = "expected `grade qid:query # document`"
+                raise InputError(place, received(expected, shown(text)))
+            grade, name, document = line.groups()
+            if queries and name not in queries:
+                expected = f"expected a line `# qid:{name}: text of the query` above"
+                raise InputError(place, received(expected, "none"))
+            yield number, queries.get(name, name), document, _UNKNOWN, grade
+
+
+def _of_qrels(path: str) -> Iterator[_Rating]:
     try:
         for query, documents in read_qrels(path).items():
             # a negative relevance means no judgement
-            yield from ((query, x, float(y)) for x, y in documents.items() if y >= 0)
+            yield from ((0, query, x, _UNKNOWN, y) for x, y in documents.items() if y >= 0)
     except FileError as error:
         line, _, problem = str(error).removeprefix(path).partition(": ")
         raise InputError(path + line, problem) from error
 
 
-def _text(place: str, identifier: Any) -> str:
-    text = arrays.text(identifier)
-    if not text or is_invalid(text):
-        expected = f"a query and a document must be {TEXT}"
-        raise InputError(place, received(expected, shown(identifier)))
-    return text
-
-
-def _number(place: str, rating: Any) -> float:
-    try:
-        number = float(rating)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if not 0.0 <= number < float("inf"):
-        raise InputError(place, received("a rating must be a number of 0 or more", repr(rating)))
-    return number
-
-
-def table(judgments: Sequence[Judgment]) -> Any:
-    """Returns an Arrow table of `query_id`, `doc_id` and `relevance`, the mean of the ratings."""
-    columns = {
-        "query_id": [x.query for x in judgments],
-        "doc_id": [x.document for x in judgments],
-        "relevance": [float(np.mean(x.ratings)) for x in judgments],
-    }
-    return arrays.arrow().table(columns)
+def _text(path: str) -> str:
+    """The text of a file, which may be compressed."""
+    with readable(path, "text in UTF-8"), opened(Part(path)) as file:
+        return b"".join(file).decode("utf-8-sig")

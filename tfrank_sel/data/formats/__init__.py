@@ -193,7 +193,7 @@ def table(
         TypeError: If the source is no table.
         ValueError: If there is no such format.
     """
-    paths = _paths(source)
+    paths = paths_of(source)
     if paths is None:
         with readable(place):
             frame = of_frame(source)
@@ -228,8 +228,8 @@ def table(
     )
 
 
-def _paths(source: Any) -> list[str] | None:
-    """The paths of files; None for a table in memory."""
+def paths_of(source: Any) -> list[str] | None:
+    """Returns the paths of the files of `table`; None for a table in memory."""
     given = [source] if isinstance(source, str | os.PathLike) else source
     if not isinstance(given, Sequence) or not given:
         return None

@@ -195,7 +195,8 @@ class TableReader(RowReader):
         for piece, constants in self.pieces(part):
             with readable(piece.path):
                 there = self.names(piece.path)
-                check(piece.path, [*there, *constants], needed)
+                columns = [*there, *constants]
+                check(piece.path, columns, [*needed, *(x for x in optional if x in columns)])
                 names = dict.fromkeys([*needed, *optional])
                 given = [x for x in names if x in constants]
                 own_names = [x for x in names if x in there and x not in constants]

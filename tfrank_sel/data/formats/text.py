@@ -315,7 +315,7 @@ def _objects(
     for number, line in zip(numbers.tolist(), rows, strict=True):
         text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
         try:
-            value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_fields)
+            value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=fields)
             if not isinstance(value, dict):
                 raise refusal("expected an object", type(value).__name__)
             if b"\\u" in line:  # half a surrogate pair has no encoding
@@ -329,13 +329,14 @@ def _objects(
     return bad, np.array(kept, np.int64), objects
 
 
-def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
+def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the fields of a JSON object, each of which must occur once."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         twice = sorted(name for name, count in counts.items() if count > 1)
         raise ValueError(f"each field must occur once. Received twice: {twice}")
-    return fields
+    return values
 
 
 def _mostly(column: list[Any]) -> Any:

@@ -122,6 +122,11 @@ class Clicks(Section):
         "Name of the session, for models of what users read, and for the value of the new order.",
         examples=["session"],
     )
+    shown: str | None = key(
+        None,
+        "Name of the number of impressions, in a log of counts; each row is one if unset.",
+        examples=["shown"],
+    )
     method: Method = key(
         "auto",
         "Method that estimates the propensities of positions; auto takes the one that predicts "
@@ -138,13 +143,15 @@ class Clicks(Section):
     @property
     def roles(self) -> dict[str, str]:
         """The column of each role, by its key."""
-        named = {"clicks.position": self.position, "clicks.session": self.session}
+        names = ("position", "session", "shown")
+        named = {f"clicks.{x}": getattr(self, x) for x in names}
         return {key: name for key, name in named.items() if name is not None}
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.session is not None and self.position is None:
-            raise refusal("needs `position`, if `session` is named", "no position")
+        for name in ("session", "shown"):
+            if getattr(self, name) is not None and self.position is None:
+                raise refusal(f"needs `position`, if `{name}` is named", "no position")
         if self.method in OF_SESSIONS and self.session is None:
             raise refusal(f"`session` must be named for {self.method}", "no session")
         return self

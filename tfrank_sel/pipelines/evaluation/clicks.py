@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from tfrank_sel import clicks, metrics
 from tfrank_sel.data import packed
+from tfrank_sel.data.table import tell_partners
 from tfrank_sel.metrics.significance import resampled
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricComparison, measures
@@ -49,9 +50,13 @@ def compare(
         ValueError: If the log has no sessions.
     """
     scores = pa.concat_tables(_scores(scorer, lists))
-    table = parquet.read_table(folder / SHOWN).join(scores, ["query", "item"], join_type="inner")
-    roles = ("query", "item", "position", "click")
-    log = clicks.Log.of(table, session="session", **dict(zip(roles, roles, strict=True)))
+    shown = parquet.read_table(folder / SHOWN)
+    of_split = shown.filter(pa.compute.is_in(shown["query"], scores["query"].combine_chunks()))
+    joined = of_split.join(scores, ["query", "item"], join_type="left outer")
+    has_score = joined["score"].is_valid()
+    tell_partners("impressions of the split", has_score.to_numpy(), "its items")
+    table = joined.filter(has_score)
+    log = clicks.Log.of(table, session="session")
     score = table["score"].to_numpy()
     loaded = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
     values = clicks.reordered(log, loaded, score, least=settings.least, seed=seed)
@@ -65,7 +70,7 @@ def compare(
             log.num_queries,
         )
     }
-    shown = np.bincount(log.items)
+    rows = np.bincount(log.items)
     ours, logged = np.bincount(log.items, score), -np.bincount(log.items, log.columns)
     measured = measures(gain)
     evaluate = metrics.Evaluator(list(measured.values()))
@@ -84,7 +89,7 @@ def compare(
     for name, propensities in (("corrected clicks", loaded), ("clicks", np.ones(len(score)))):
         # labels of training are shrunk, which favours the logged order
         label = clicks.labels(log, propensities, "doubly_robust", least=settings.least)["label"]
-        own, other = (values_of(label, x / shown) for x in (ours, logged))
+        own, other = (values_of(label, x / rows) for x in (ours, logged))
         sums = resampled(keys, np.concatenate([own, other, own - other], axis=1), seed=seed)
         means, (low, high) = sums.mean().tolist(), (x.tolist() for x in sums.interval())
         count = own.shape[1]

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import data
+from tfrank_sel.commandline import told
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.models import preparation
@@ -119,14 +120,15 @@ def _by_clicks(
     """Our model against the order of the log; none if the log has no sessions."""
     settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
     try:
-        comparisons, effective = clicks.compare(
-            scorer,
-            test,
-            folder,
-            job.configuration.clicks,
-            gain=settings.gain,
-            seed=settings.seed,
-        )
+        with told(step.tell):
+            comparisons, effective = clicks.compare(
+                scorer,
+                test,
+                folder,
+                job.configuration.clicks,
+                gain=settings.gain,
+                seed=settings.seed,
+            )
     except ValueError as error:
         step.tell(f"no value of the new order: {error}. Name clicks.session")
         return {}

@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
+from tfrank_sel.clicks.log import read
 from tfrank_sel.commandline import told
 from tfrank_sel.data import InputError, arrays
 from tfrank_sel.data.formats import Table
@@ -48,7 +49,7 @@ def corrected(
     """
     columns = inputs.columns
     named = {"query": columns.query, "item": columns.doc_id, "click": columns.label}
-    named |= {"position": settings.position, "session": settings.session}
+    named |= {"position": settings.position, "session": settings.session, "shown": settings.shown}
     roles = {role: name for role, name in named.items() if name is not None}
     paths = collections.defaultdict(list)
     for source in inputs.sources:
@@ -58,12 +59,12 @@ def corrected(
     allowed, letters = inputs.allow_bad_lines, list[Rejected]()
     rejected = letters if allowed else None  # or else the first one is the error
     figures = {
-        split: tables.read(files, roles, others=True, format=inputs.format, rejected=rejected)
+        split: read(files, roles, others=True, format=inputs.format, rejected=rejected)
         for split, files in paths.items()
     }
     allowed -= findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
     try:
-        log = tables.log_of(figures[learned])
+        log = clicks.Log.of(figures[learned])
         unconnected = settings.unconnected
         with told(tell):
             propensities = clicks.estimate(log, settings.method, unconnected=unconnected)
@@ -111,4 +112,6 @@ def _as_read(table: pa.Table, numbers: set[str]) -> pa.Table:
 
 def _keep(table: Table, path: Path) -> None:
     """Writes the log, with queries and items as texts, as records have them."""
-    parquet.write_table(pa.table({"session": table["query"], **table.roles}), path)
+    columns = {"session": table["query"], **table.roles}
+    columns["click"] = columns.pop("clicks")
+    parquet.write_table(pa.table(columns), path)
