@@ -17,7 +17,7 @@ from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import InputError, formats, frames, letor, writing
 from tfrank_sel.data.formats import Columns, Part
-from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.features import Bool, Category, Number, Set, Timestamp, Vector
 
 NOTHING = "__HIVE_DEFAULT_PARTITION__"

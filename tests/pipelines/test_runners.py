@@ -22,7 +22,7 @@ from tests.data import sets
 from tests.pipelines.test_statistics import assert_alike
 from tfrank_sel import data, models
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.features import Vector
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics

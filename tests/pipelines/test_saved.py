@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.serving.named import TYPES
 from tfrank_sel import data, export, models
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.features import Category, Number, Vector
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.pipelines.test_daily import done, invoke, taken
 from tests.pipelines.test_main import small_set
 from tfrank_sel import export, kept
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.run.steps import STEPS

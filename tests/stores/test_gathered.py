@@ -5,7 +5,7 @@ import pytest
 
 from tests.stores.conftest import forget
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.files.manifests import Fingerprint
 from tfrank_sel.pipelines.runners import beams
 

@@ -17,7 +17,7 @@ from tests.serving.half_plus import save
 from tests.stores.conftest import forget
 from tfrank_sel import export
 from tfrank_sel.data import leases, stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.releases import Releases
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import model_config

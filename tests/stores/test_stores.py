@@ -11,7 +11,7 @@ import s3fs
 from tests.ports import free_port
 from tests.stores.conftest import forget
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 
 
 def put(url: str, content: bytes) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import formats
 from tfrank_sel.data.arrays import encoded, is_number, plain_type
-from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.table import Table, is_id, of_frame, readable
 from tfrank_sel.refusals import received, refusal
 

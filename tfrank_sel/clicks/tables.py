@@ -13,7 +13,7 @@ from tfrank_sel.clicks.log import Floats, Log, read
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
 from tfrank_sel.data.formats import Table
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.table import identifier, tell_partners
 from tfrank_sel.refusals import received
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tfrank_sel.data import arrays, formats
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.table import TEXT, shown
 from tfrank_sel.refusals import received
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.refusals import received
 
 PART = 64 << 20  # bytes for one worker

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from tfrank_sel.data import arrays, formats
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.refusals import received, refusal
 
 Pair = tuple[np.ndarray, np.ndarray]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfrank_sel import kept
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.locks import created
 from tfrank_sel.refusals import received, refusal
 

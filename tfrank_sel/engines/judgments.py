@@ -18,7 +18,7 @@ from tfrank_sel import kept
 from tfrank_sel.data import arrays, formats, table
 from tfrank_sel.data.formats.reader import Part, opened
 from tfrank_sel.data.formats.text import CsvReader, TsvReader, fields
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.table import Table, readable, shown
 from tfrank_sel.metrics.trec import FileError, read_qrels
 from tfrank_sel.refusals import received
@@ -62,7 +62,7 @@ def read(paths: Sequence[str]) -> Table:
         texts = ([arrays.text(x) for x in column] for column in values)
         columns = arrays.arrow().table(dict(zip(_ROLES, texts, strict=True)))
         parts += table.read([(path, np.array(numbers), columns)], _ROLES, {})
-    return table.joined(parts, _ROLES, arrays.arrow().table({}), {}, {})
+    return table.concatenated(parts)
 
 
 def means(judgments: Table) -> Any:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tfrank_sel import kept
 from tfrank_sel.data import arrays, lists
 from tfrank_sel.data.formats import Table
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.engines.engine import Engine, Logged
 from tfrank_sel.refusals import received, refusal
 

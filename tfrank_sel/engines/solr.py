@@ -8,7 +8,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.engines.connection import send
 from tfrank_sel.engines.engine import Engine, Fields, Logged
 from tfrank_sel.refusals import received

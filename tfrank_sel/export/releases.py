@@ -21,7 +21,7 @@ from google.protobuf import text_format
 
 from tfrank_sel import kept
 from tfrank_sel.data import leases, stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.locks import created, flush, held
 from tfrank_sel.refusals import received, refusal
 

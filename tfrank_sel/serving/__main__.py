@@ -350,7 +350,7 @@ def _releases(folder: str, model_name: str) -> "Releases":
 def _letor(file: pathlib.Path, num_features: int) -> Any:
     """Returns the only list of a file."""
     from tfrank_sel.data import letor
-    from tfrank_sel.data.lists import InputError
+    from tfrank_sel.data.rejections import InputError
 
     lists = list(letor.read(file, num_features))
     if len(lists) != 1:

@@ -12,7 +12,7 @@ from tfrank_sel.data import arrays
 from tfrank_sel.data.arrays import arrow
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.reader import Part, RowReader, spaced
-from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.schema import Columns, Schema, is_index
 from tfrank_sel.data.table import ROLES, Table, check, check_types, numbered, readable
 from tfrank_sel.features import (

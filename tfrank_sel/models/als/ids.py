@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import arrays, formats, table
-from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.models.als import retrieval
 from tfrank_sel.refusals import refusal
 

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from tfrank_sel import commandline
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, Override, load
 from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind, option_name
 from tfrank_sel.pipelines.files import folders

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tfrank_sel.commandline import Application
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options

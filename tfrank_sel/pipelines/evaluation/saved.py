@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data import stores, typed
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest

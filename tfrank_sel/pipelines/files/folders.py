@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.stores import write_text as write_text
 from tfrank_sel.locks import held
 from tfrank_sel.refusals import received

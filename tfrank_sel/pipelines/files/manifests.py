@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.refusals import received
 from tfrank_sel.version import __version__

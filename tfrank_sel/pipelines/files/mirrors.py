@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from tfrank_sel.data import leases, stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.refusals import received
 

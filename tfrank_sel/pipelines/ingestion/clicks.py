@@ -14,7 +14,7 @@ from tfrank_sel.clicks.log import read
 from tfrank_sel.commandline import told
 from tfrank_sel.data import InputError, arrays
 from tfrank_sel.data.formats import Table
-from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.table import readable
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.ingestion import findings

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel import data
-from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.refusals import received
 

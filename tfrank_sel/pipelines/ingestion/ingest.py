@@ -11,7 +11,7 @@ from typing import Any
 from tfrank_sel import data
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Part, Schema
-from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import findings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tfrank_sel.data import letor, stores, synthetic
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import clicks

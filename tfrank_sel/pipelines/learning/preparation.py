@@ -6,7 +6,7 @@ import numpy as np
 
 from tfrank_sel import models
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines.analysis.statistics import Statistics

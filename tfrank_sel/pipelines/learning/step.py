@@ -10,7 +10,7 @@ import keras
 
 from tfrank_sel import models
 from tfrank_sel.commandline import told
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.distribution import Group
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration.training import Settings

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.distribution import CollectiveGroup, Group, SingleProcess
 from tfrank_sel.distribution.cluster import Cluster
 from tfrank_sel.pipelines.configuration import Configuration

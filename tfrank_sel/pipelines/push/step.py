@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfrank_sel import kept
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.releases import KIND, Releases
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.gates import Anomaly

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.console import Progress

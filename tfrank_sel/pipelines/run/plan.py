@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.manifests import Fingerprint, Manifest, Written
 from tfrank_sel.pipelines.ingestion.inputs import Job

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.refusals import received

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.files import folders, manifests

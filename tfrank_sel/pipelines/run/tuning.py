@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.locks import held
 from tfrank_sel.pipelines.configuration import (
     Configuration,

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfrank_sel import data
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.features import REFUSE, Feature
 from tfrank_sel.locks import held, remove_empty
 from tfrank_sel.pipelines import runners

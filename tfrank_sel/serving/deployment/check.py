@@ -12,7 +12,7 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from tfrank_sel import export
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import BATCHING
 from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment import config, messages, model_config

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.serving import protos
 from tfrank_sel.serving.status import Code, ServingError, invalid
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfrank_sel import export, kept
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.releases import KIND
 from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment.model_config import ModelConfig

@@ -10,7 +10,7 @@ from google.protobuf import message
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tfrank_sel.data.formats import records
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.predict import predict, regress, serialized, signature_of

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from tfrank_sel.data import requests, typed
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import MANIFEST, read_manifest
 from tfrank_sel.features import MISSING_INTEGER, MISSING_NUMBER
