@@ -93,6 +93,69 @@ def test_tables_have_one_reader() -> None:
     assert found == MAY_READ | formats
 
 
+# where identifiers, times and numbers of tables are spelt and numbered
+DOOR = ("data/arrays.py", "data/table.py", "data/formats/")
+# what is converted elsewhere, and is no column of a table
+CONVERTED = {
+    # numbers: labels, scores, grades, times; and numbers of identifiers
+    "numbered": {
+        "clicks/correction.py",
+        "clicks/log.py",
+        "clicks/models.py",
+        "models/als/blocks.py",
+        "models/als/interactions.py",
+        "models/recalibrated.py",
+        "pipelines/analysis/leakage.py",
+        "pipelines/evaluation/evaluation.py",
+        "training/trees.py",
+    },
+    # made data, decimals of a request, cells of a page
+    "astype": {"data/synthetic.py", "pipelines/export/requests.py", "serving/rest/page.py"},
+    # paths, cells, positions, and the ids that a model returns
+    "str": {
+        "commandline.py",
+        "data/requests.py",
+        "data/stores.py",
+        "export/inputs.py",
+        "export/recommenders.py",
+        "metrics/__main__.py",
+        "pipelines/commands/runs.py",
+        "serving/__main__.py",
+        "serving/engine/interleaving.py",
+    },
+}
+
+
+def _conversion(node: ast.AST) -> str | None:
+    """How a node makes texts or numbers of the values of a column, if it does."""
+    if isinstance(node, ast.GeneratorExp | ast.ListComp | ast.SetComp):
+        made = node.elt
+        made = made.orelse if isinstance(made, ast.IfExp) else made
+        is_text = isinstance(made, ast.Call) and ast.unparse(made.func) == "str"
+        return "str" if is_text else None
+    if not isinstance(node, ast.Call):
+        return None
+    name = ast.unparse(node.func)
+    if name == "map" and ast.unparse(node.args[0]) == "str":
+        return None  # of texts to show
+    if name.endswith(".astype") and "str" in map(ast.unparse, node.args):
+        return "astype"
+    if name.startswith("csv.") and name != "csv.writer":
+        return "csv"
+    return "numbered" if "return_inverse" in [x.arg for x in node.keywords] else None
+
+
+def test_columns_are_converted_at_one_door() -> None:
+    package = ROOT / "tfrank_sel"
+    found = collections.defaultdict[str, set[str]](set)
+    for path in package.rglob("*.py"):
+        name = str(path.relative_to(package))
+        for node in () if name.startswith(DOOR) else ast.walk(ast.parse(path.read_text("utf-8"))):
+            if (kind := _conversion(node)) is not None:
+                found[kind].add(name)
+    assert found == CONVERTED
+
+
 # Ruff's PLW1514 sees only paths whose type is written down beside them
 def test_texts_are_read_and_written_in_utf_8() -> None:
     nodes = [

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks.correction import effective
-from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
+from tfrank_sel.clicks.log import Floats, Integers, Log, codes_of, numbers, probabilities
 from tfrank_sel.clicks.models import READING, Fitted, fitting
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.metrics.significance import resampled
@@ -106,8 +106,8 @@ def value(
         gains = model[1] + weights * (rewards - model[0])
     norms = weights if estimator == "snips" else np.ones_like(gains)
     # the ratio of two sums over queries, in each resample
-    _, index = np.unique(queries, return_inverse=True)
-    sums = np.stack([np.bincount(index.ravel(), x) for x in (gains, norms)], axis=1)
+    index = queries if query is None else codes_of(queries)
+    sums = np.stack([np.bincount(index, x) for x in (gains, norms)], axis=1)
     keys = np.arange(len(sums), dtype=np.uint64)
     drawn = resampled(keys, sums, seed=seed, resamples=resamples).weighted
     drawn, total = drawn[drawn[:, 1] > 0.0], sums.sum(axis=0)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.clicks.log import Floats, Integers, numbers
+from tfrank_sel.clicks.log import Floats, Integers, codes_of, numbers
 from tfrank_sel.refusals import refusal
 
 T = TypeVar("T", bound=Hashable)
@@ -266,8 +266,7 @@ def mean_test(credits: ArrayLike, query: ArrayLike | None = None) -> float:
     values = numbers("credits", credits)
     if query is not None:
         queries = _of_length("query", np.asarray(query), values)
-        of_query = np.unique(queries, return_inverse=True)[1].ravel()
-        values = np.asarray(np.bincount(of_query, values), np.float64)
+        values = np.asarray(np.bincount(codes_of(queries), values), np.float64)
     norm = math.sqrt(values @ values)
     return math.erfc(abs(values.sum()) / norm / math.sqrt(2.0)) if norm else 1.0
 

@@ -327,6 +327,17 @@ def read(
     return dataclasses.replace(table, roles=named)
 
 
+def codes_of(queries: ArrayLike) -> Integers:
+    """Returns a number for each query, from 0 in ascending order of the queries, `[rows]`.
+
+    Raises:
+        ValueError: If a query is missing or no text.
+    """
+    texts = formats.table({"query": queries}, {"query": "query"}, place="`query`")["query"]
+    values = np.asarray(queries)
+    return encoded(values if values.dtype.kind in "iuf" else texts, sort=True)[1]
+
+
 def _distinct(keys: Integers) -> tuple[Integers, Integers]:
     """Distinct numbers, and the index of each row; Arrow's hashes of as many take more memory."""
     distinct, codes = np.unique(keys, return_inverse=True)

@@ -12,6 +12,7 @@ from tfrank_sel.clicks.correction import labels
 from tfrank_sel.clicks.log import Floats, Log, read
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
+from tfrank_sel.data.arrays import encoded
 from tfrank_sel.data.formats import Table
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.table import identifier, tell_partners
@@ -104,8 +105,9 @@ def credits(paths: Sequence[str], roles: Mapping[str, str], *, format: str | Non
     table = read(paths, roles, format=format)
     are_teams = "team" in roles
     values = 1.0 - 2.0 * table["team"] if are_teams else table["credit"]
-    _, first, sessions = np.unique(table["session"], return_index=True, return_inverse=True)
-    sums = np.asarray(np.bincount(sessions.ravel(), table["clicks"] * values), np.float64)
+    sessions = encoded(table["session"], sort=True)[1]
+    first = np.unique(sessions, return_index=True)[1]
+    sums = np.asarray(np.bincount(sessions, table["clicks"] * values), np.float64)
     queries = table.roles.get("query")
     return Credits(sums, are_teams, None if queries is None else queries[first])
 

@@ -84,7 +84,7 @@ def item_list(
     if doc_ids is not None:
         if len(doc_ids) != size:
             raise refusal(f"`doc_ids` must be one for each of {size} items", len(doc_ids))
-        table[doc_id] = arrays.arrow().array([str(x) for x in doc_ids])
+        table[doc_id] = arrays.array(list(doc_ids))
     return _list(table, size, features, doc_id)
 
 

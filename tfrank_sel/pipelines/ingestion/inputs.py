@@ -13,7 +13,7 @@ import numpy as np
 from tfrank_sel import features as feature_types
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
-from tfrank_sel.data.arrays import floats, strings
+from tfrank_sel.data.arrays import encoded, floats, strings
 from tfrank_sel.data.formats import FORMATS, Columns, Reader, Schema, TableReader
 from tfrank_sel.data.formats.tables import constant
 from tfrank_sel.data.table import readable
@@ -304,7 +304,7 @@ def _is_impression(sample: Any, name: str, position: str | None) -> bool:
     places = floats(sample[position])
     if not (places >= 1.0).all() or (places % 1.0).any():
         return False
-    keys = np.unique(strings(sample[name]), return_inverse=True)[1]
+    keys = encoded(strings(sample[name]))[1]
     pairs = len(np.unique(np.stack([keys, places]), axis=1).T)
     return 2 * (keys.max(initial=0) + 1) <= len(keys) == pairs
 
