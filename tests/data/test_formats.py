@@ -463,10 +463,13 @@ def test_a_feature_that_appears_late_in_a_file_has_its_kind(tmp_path):
     [bad] = [unit for unit in units if isinstance(unit, Rejected)]
     assert bad.number == 201
     assert "'stock' must be 1 of type int64" in bad.reason
-    found = {unit.item_list.query_id: unit for unit in units if unit is not bad}
+    read = [unit for unit in units if unit is not bad]
+    found = {one.query_id: one for some in read for one in some}
     assert len(found) == 299
-    np.testing.assert_array_equal(found["q141"].item_list.features, [[2.0, 9.0]])
-    assert found["q141"].item_list.texts.tolist() == [["7"]]
-    assert found["q250"].item_list.texts.tolist() == [[""]]
-    assert np.isnan(found["q250"].item_list.features[0, 1])
-    assert [found[x].context["shop"] for x in ("q100", "q151")] == ["", "one"]
+    np.testing.assert_array_equal(found["q141"].features, [[2.0, 9.0]])
+    assert found["q141"].texts.tolist() == [["7"]]
+    assert found["q250"].texts.tolist() == [[""]]
+    assert np.isnan(found["q250"].features[0, 1])
+    pairs = (zip(one.queries, one.context["shop"], strict=True) for one in read)
+    shops = dict(itertools.chain.from_iterable(pairs))
+    assert [shops[x] for x in ("q100", "q151")] == ["", "one"]

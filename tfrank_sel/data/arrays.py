@@ -79,9 +79,11 @@ def uniform(column: Any) -> Any:
     is_matrix = isinstance(column, np.ndarray) and column.ndim > 1
     items = list(column) if is_matrix else column
     try:
-        return pa.array(items, from_pandas=True)
+        return pa.array(items)
     except OverflowError:  # more than 63 bits
-        return pa.array(items, pa.uint64(), from_pandas=True)
+        return pa.array(items, pa.uint64())
+    except pa.ArrowException:
+        return pa.array(items, from_pandas=True)  # with pandas' NA
 
 
 def _texts_type() -> Any:
