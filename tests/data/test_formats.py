@@ -1,6 +1,7 @@
 """Files of every format, read by the one reader that each has."""
 
 import decimal
+import itertools
 import subprocess
 import sys
 

@@ -9,7 +9,7 @@ import datetime
 import functools
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def array(column: Any, *, may_be_lists: bool = True) -> Any:
         items = list(column)
     pa = arrow()
     if may_be_lists and any(isinstance(x, list | tuple | np.ndarray) for x in items):
-        lists = [None if x is None else x if np.ndim(x) else [x] for x in items]
+        lists = [x if x is None or isinstance(x, list | tuple | np.ndarray) else [x] for x in items]
         return pa.array([None if x is None else list(map(text, x)) for x in lists], _texts_type())
     return pa.array([text(x) for x in items], pa.string())
 
@@ -76,8 +76,12 @@ def uniform(column: Any) -> Any:
         OverflowError: If they are integers beyond 64 bits.
     """
     pa = arrow()
-    is_matrix = isinstance(column, np.ndarray) and column.ndim > 1
-    items = list(column) if is_matrix else column
+    if isinstance(column, list) and column and isinstance(column[0], np.generic):
+        column = np.asarray(column)
+    items = column
+    if isinstance(column, np.ndarray):
+        column = column.astype(column.dtype.newbyteorder("="), copy=False)
+        items = list(column) if column.ndim > 1 else column
     try:
         return pa.array(items)
     except OverflowError:  # more than 63 bits
@@ -98,6 +102,8 @@ def text(value: Any) -> str | None:
         return None
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
+    if isinstance(value, float | np.floating) and math.isinf(value):
+        return f"{INVALID}{float(value)!r}"
     if isinstance(value, float | np.floating) and float(value).is_integer():
         whole, exact = int(value), _EXACT.get(np.asarray(value).itemsize, EXACT)
         return str(whole) if abs(whole) < exact else f"{INVALID}{float(value)!r}"
@@ -262,11 +268,11 @@ def numbers(column: Any, feature: Feature) -> np.ndarray:
 def texts(column: Any, feature: Feature) -> np.ndarray:
     """Returns a column as the texts of a feature, `[rows, k]`, strings."""
     if isinstance(feature, Set):
-        return _sets(plain(column), feature.max_values)
+        return _sets(column, feature.max_values)
     return strings(column, spell=True)[:, None]
 
 
-def strings(column: Any, *, spell: bool = False) -> np.ndarray:
+def strings(column: Any, *, spell: bool = False, exact: float | None = None) -> np.ndarray:
     """Returns a column as strings; empty for null or NaN.
 
     Whole floats are written as integers, because pandas converts integers with missing values to
@@ -276,12 +282,13 @@ def strings(column: Any, *, spell: bool = False) -> np.ndarray:
     Args:
         column: The column.
         spell: Whether to spell texts as values of other types, too: see `spelling`.
+        exact: The number below which its floats hold every integer; that of its type if None.
     """
     pa = arrow()
     array = plain(column)
     as_text = array.cast(pa.string())
     if pa.types.is_floating(array.type):
-        as_text = _of_floats(array, as_text, exact_below(column.type))
+        as_text = _of_floats(array, as_text, exact or exact_below(column.type))
     # Equal texts share one object.
     encoded = as_text.fill_null("").dictionary_encode()
     words = encoded.dictionary
@@ -295,7 +302,7 @@ def strings(column: Any, *, spell: bool = False) -> np.ndarray:
 def exact_below(kind: Any) -> float:
     """Returns the number below which floats of an Arrow type hold every integer."""
     types = arrow().types
-    while types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+    while types.is_dictionary(kind) or types.is_run_end_encoded(kind) or is_list(kind):
         kind = kind.value_type
     return _EXACT[kind.bit_width // 8] if types.is_floating(kind) else EXACT
 
@@ -346,8 +353,11 @@ def encoded(values: Any, *, sort: bool = False) -> tuple[np.ndarray, np.ndarray]
 
 def mask_of(texts: np.ndarray, is_one: Callable[[str], bool]) -> np.ndarray:
     """Returns a mask of the texts with a property, which is computed once for equal texts."""
-    matching = [x for x in set(texts.ravel().tolist()) if is_one(x)]
-    return np.isin(texts, matching) if matching else np.zeros(texts.shape, bool)
+    each = texts.ravel().tolist()
+    matching = {x for x in set(each) if is_one(x)}
+    if not matching:
+        return np.zeros(texts.shape, bool)
+    return np.fromiter((x in matching for x in each), bool, len(each)).reshape(texts.shape)
 
 
 def floats(column: Any, *, words: bool = True) -> np.ndarray:
@@ -399,6 +409,17 @@ def moments(column: Any) -> np.ndarray:
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("s"))
     return np.asarray(array.cast(pa.timestamp(array.type.unit)))
+
+
+def alike(parts: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """Returns columns as they are; if some are times, numbers among them are seconds since 1970."""
+    if len({x.dtype.kind == "M" for x in parts}) == 1:
+        return parts
+    return [x if x.dtype.kind == "M" else _EPOCH + _microseconds(written_days(x)) for x in parts]
+
+
+def _microseconds(seconds: np.ndarray) -> np.ndarray:
+    return np.round(seconds * 1e6).astype("m8[us]")
 
 
 def _instants(words: Any) -> np.ndarray:
@@ -582,18 +603,19 @@ def _vectors(column: Any, size: int) -> np.ndarray:
     return vectors
 
 
-def _sets(array: Any, max_values: int) -> np.ndarray:
+def _sets(column: Any, max_values: int) -> np.ndarray:
     """The first texts of lists, or of a text separated by `|`; padded with empty texts."""
     pa = arrow()
+    array, exact = plain(column), exact_below(column.type)
     if is_text(array.type):
         array = pa.compute.split_pattern(array, "|")
     if is_list(array.type):
         # not `list_parent_indices`, which counts the values that lie under a null, too
         lengths = np.asarray(pa.compute.list_value_length(array).fill_null(0))
         rows = np.repeat(np.arange(len(array)), lengths)
-        values = strings(array.flatten(), spell=True)
+        values = strings(array.flatten(), spell=True, exact=exact)
     else:
-        rows, values = np.arange(len(array)), strings(array, spell=True)
+        rows, values = np.arange(len(array)), strings(array, spell=True, exact=exact)
     rows, values = rows[values != ""], values[values != ""]
     starts = np.searchsorted(rows, np.arange(len(array)))
     places = np.arange(len(rows)) - starts[rows]

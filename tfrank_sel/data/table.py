@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from tfrank_sel.refusals import received, refusal
 TEXT = "UTF-8 text, or a number without rounding"
 _SHOWN = 60  # maximum characters of a value in a message
 # texts that are names, not the numbers that they can be read as: 007, 1e5
-_NAME = r"^[+-]?0[0-9]|^[0-9]+[eE][0-9]+$"
+_NAME = r"^\s*[+-]?0[0-9]|^\s*[0-9]+[eE][0-9]+\s*$"
 
 
 class Role(NamedTuple):
@@ -133,10 +133,11 @@ class Table:
             self.left_out,
         )
 
-    def place_of(self, row: int) -> str:
+    def place_of(self, row: int, unit: str = "row") -> str:
         """Returns the place of a row for a message, by its index."""
         files, numbers = self.place
-        return f"{files if isinstance(files, str) else files[row]}, row {numbers[row]}"
+        file = files if isinstance(files, str) else files[row]
+        return Rejected(file, unit, int(numbers[row]), "").place
 
     def typed(self) -> Any:
         """Returns `columns` with texts as values of their `kinds`, if these have the same texts.
@@ -154,6 +155,7 @@ def read(
     roles: Mapping[str, str],
     kinds: Mapping[str, Any],
     rejected: list[Rejected] | None = None,
+    optional: Collection[str] = (),
 ) -> Iterator[Table]:
     """Yields the valid rows of Arrow tables.
 
@@ -163,11 +165,13 @@ def read(
         kinds: Types of the columns that are kept.
         rejected: List to append malformed rows to, and those without a valid value of each role. By
             default, the first one is an error.
+        optional: Roles that all rows may lack.
 
     Raises:
         InputError: At a column that cannot have its role, or at a bad row.
     """
     pa = arrays.arrow()
+    asked, given = roles, set[str]()
     wanted = {roles[role]: (x.column, x.feature) for role, x in ROLES.items() if role in roles}
     for chunk in chunks:
         if isinstance(chunk, Rejected):
@@ -175,6 +179,14 @@ def read(
             continue
         path, places, table = chunk
         check_types(path, table.schema, wanted)
+        if optional and not table.num_rows:
+            continue
+        roles = {x: y for x, y in asked.items() if x not in optional or _has_values(table, y)}
+        if given and (lacking := given ^ {*roles}):
+            name = asked[min(lacking)]
+            place = Rejected(path, "row", int(places[0]), "").place
+            raise InputError(place, f"expected a column {name!r} in all rows, or in none")
+        given |= {*roles}
         with readable(path):
             values = {role: ROLES[role].convert(table[name]) for role, name in roles.items()}
         bad = _faults(table, values, roles)
@@ -188,8 +200,8 @@ def read(
         texts = {
             name: pa.array(values[role], pa.string()) for role, name in roles.items() if is_id(role)
         }
-        there = [x for x in kinds if x in table.schema.names]
-        columns = {x: texts.get(x, _plain(table[x], kinds[x])) for x in there}
+        kept_names = [x for x in kinds if x in table.schema.names]
+        columns = {x: texts.get(x, _plain(table[x], kinds[x])) for x in kept_names}
         yield Table((path, places), values, columns=pa.table(columns))
 
 
@@ -205,10 +217,13 @@ def concatenated(parts: Sequence[Table]) -> Table:
 
     files: Any = first.place[0]
     if any(part.place[0] is not files for part in parts):
-        files = whole(np.repeat(np.array(x.place[0], object), len(x)) for x in parts)
+        files = whole(np.broadcast_to(np.array(x.place[0], object), len(x)) for x in parts)
     return Table(
         (files, whole(part.place[1] for part in parts)),
-        {role: whole(part[role] for part in parts) for role in first.roles},
+        {
+            role: whole(arrays.alike([part[role] for part in parts]))
+            for role in (x for x in ROLES if x in first.roles)
+        },
         whole(part.features for part in parts),
         whole(part.texts for part in parts),
         {name: whole(part.context[name] for part in parts) for name in first.context},
@@ -219,6 +234,10 @@ def empty(roles: Iterable[str]) -> Table:
     """Returns a table of no row."""
     nothing = arrays.arrow().nulls(0)
     return Table(("", np.empty(0, np.int64)), {x: ROLES[x].convert(nothing) for x in roles})
+
+
+def _has_values(table: Any, name: str) -> bool:
+    return name in table.schema.names and table[name].null_count < table.num_rows
 
 
 def _plain(column: Any, kind: Any) -> Any:
@@ -280,36 +299,47 @@ def identifier(place: str, name: str, value: Any) -> str:
     return text
 
 
-def of_frame(source: Any, column: Callable[[Any], Any] = arrays.array) -> Any:
+def of_frame(
+    source: Any,
+    column: Callable[[Any], Any] = arrays.array,
+    names: Collection[str] | None = None,
+) -> Any:
     """Converts a table in memory to an Arrow table.
 
     Args:
         source: A pandas or polars frame, an Arrow table, a mapping of names to columns, or a
             sequence of dicts.
         column: Converts a column without a type to an Arrow array.
+        names: The columns to convert, of those that are there; all if None. Names are texts.
 
     Raises:
         ImportError: If pyarrow is not installed.
         TypeError: If it is none of these.
-        ValueError: If two columns have one name, or differ in length.
+        ValueError: If two of these columns have one name, or differ in length.
     """
     pa = arrays.arrow()
-    if isinstance(source, pa.Table | pa.RecordBatch):
-        return source
     if hasattr(source, "to_arrow"):
-        return source.to_arrow()
+        source = source.to_arrow()
+    if isinstance(source, pa.Table | pa.RecordBatch):
+        there = source.schema.names
+        kept = [i for i, name in enumerate(there) if names is None or name in names]
+        return source if len(kept) == len(there) else source.select(kept)
     if hasattr(source, "columns") and not isinstance(source, Mapping):
+        there = [str(name) for name in source.columns]
+        kept = [i for i, name in enumerate(there) if names is None or name in names]
+        check("table", [there[i] for i in kept], [there[i] for i in kept])
+        frame = source if len(kept) == len(there) else source.iloc[:, kept]
         try:
-            return pa.Table.from_pandas(source, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # a column is of several types
-            source = {name: source[name] for name in source.columns}
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowException, OverflowError, TypeError):  # a column is of several types
+            source = {there[i]: frame.iloc[:, n] for n, i in enumerate(kept)}
     if not isinstance(source, Mapping):
         if not isinstance(source, Sequence) or not all(isinstance(x, Mapping) for x in source):
             expected = "expected a frame, an Arrow table, a mapping of columns or a list of dicts"
             raise TypeError(received(expected, type(source).__name__))
-        names = dict.fromkeys(name for row in source for name in row)
-        source = {name: [row.get(name) for row in source] for name in names}
-    columns = {name: column(values) for name, values in source.items()}
+        there = dict.fromkeys(name for row in source for name in row)
+        source = {name: [row.get(name) for row in source] for name in there}
+    columns = {x: column(y) for x, y in source.items() if names is None or x in names}
     if len({len(x) for x in columns.values()}) > 1:
         sizes = {name: len(x) for name, x in columns.items()}
         raise refusal("columns must be of one length", sizes)

@@ -53,7 +53,7 @@ def groups_of(rows: int, qid: Any, group: Any) -> tuple[np.ndarray, np.ndarray]:
             f"`group` must hold positive integers whose sum is the number of rows, {rows}",
             f"{len(sizes)} values of type {sizes.dtype}, with the sum {sizes.sum()}",
         )
-    return sizes, np.arange(rows)
+    return sizes.astype(np.int64), np.arange(rows)
 
 
 def labels_of(y: Any, rows: int) -> np.ndarray:

@@ -153,13 +153,15 @@ def read(
     else:
         units = (unit for file in files for unit in kind.lists(Part(file), schema))
     seen: set[str] = set()
+    is_distinct = kind.is_distinct or (adjacent and isinstance(kind, RowReader))
     for found in lists.strict(units):
-        if adjacent or kind.is_distinct:
-            again = next((query for query in found.queries if query in seen), None)
-            if again is not None:
-                expected = "the rows of a query must be adjacent"
-                raise InputError(found.table.place_of(0), received(expected, f"{again!r} again"))
-            seen.update(found.queries)
+        if is_distinct:
+            for query, row in zip(found.queries, found.offsets.tolist(), strict=False):
+                if query in seen:
+                    expected = "the rows of a query must be adjacent"
+                    place = found.table.place_of(row, "line" if kind.is_distinct else "row")
+                    raise InputError(place, received(expected, f"{query!r} again"))
+                seen.add(query)
         yield from found
 
 
@@ -194,34 +196,35 @@ def table(
         ValueError: If there is no such format.
     """
     paths = paths_of(source)
+    needed = list(dict.fromkeys(name for role, name in roles.items() if role not in optional))
     if paths is None:
         with readable(place):
-            frame = of_frame(source)
+            frame = of_frame(source, names=None if others else {*roles.values()})
         there = frame.schema.names
-    else:
-        kind = _of_tables(paths, format)
-        there = names(paths, format) if optional else []
-    roles = {x: name for x, name in roles.items() if x not in optional or name in there}
-    needed = list(dict.fromkeys(roles.values()))
-    if paths is None:
-        check(place, there, needed)
+        check(place, there, [*needed, *{*roles.values()}.intersection(there)])
         counts = {x: there.count(x) for x in there} if others else {}
         left_out = {x: f"{n} columns have this name" for x, n in counts.items() if n > 1}
         kinds = {x: frame.schema.field(x).type for x in counts if x not in left_out}
         chunks: Iterable[Any] = [(place, np.arange(frame.num_rows), frame)]
     else:
+        kind = _of_tables(paths, format)
         sample, left_out = kind.sampled(paths, needed) if others else (arrow().table({}), {})
         kinds = {x.name: x.type for x in sample.schema}
         # all may be identifiers, which keep each digit
-        exact = {*kinds, *needed} - {Columns.query, Columns.doc_id}
+        exact = {*kinds, *roles.values()} - {Columns.query, Columns.doc_id}
         kind = type(kind)(Columns(label=None, context=tuple(exact)))
-        chunks = (x for path in paths for x in kind.read(Part(path), needed, list(kinds)))
-    parts = list(data_table.read(chunks, roles, kinds, rejected))
+        more = [*roles.values(), *kinds]
+        chunks = (x for path in paths for x in kind.read(Part(path), needed, more))
+    parts = list(data_table.read(chunks, roles, kinds, rejected, optional))
     with readable(place if paths is None else paths[0], "columns of one type in all files"):
         columns, lacking = common_columns([(part.place[0], part.columns) for part in parts])
-    texts = {name: arrow().string() for role, name in roles.items() if data_table.is_id(role)}
+    if not parts:
+        parts = [data_table.empty(x for x in roles if x not in optional)]
+    whole = data_table.concatenated(parts)
+    of_texts = [name for role, name in roles.items() if data_table.is_id(role)]
+    texts = dict.fromkeys(of_texts, arrow().string())
     return dataclasses.replace(
-        data_table.concatenated(parts or [data_table.empty(roles)]),
+        whole,
         columns=columns.unify_dictionaries(),
         kinds=kinds | texts,
         left_out={**left_out, **lacking},

@@ -379,6 +379,7 @@ def _rows(
         return None if value == MISSING_INTEGER else value
 
     items, weights = _texts(of_items(schema.columns.doc_id))[:, 0], rows.weights(measures)
+    ids = {schema.columns.query: queries, schema.columns.doc_id: items}
     return Table(
         place,
         {
@@ -390,7 +391,7 @@ def _rows(
         features,
         matrix,
         {},
-        rows.faults(schema, measures, features, matrix, stored),
+        rows.faults(schema, measures, features, matrix, stored, ids),
     )
 
 

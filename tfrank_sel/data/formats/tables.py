@@ -406,13 +406,14 @@ def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, s
         columns, with the reasons.
     """
     pa = arrays.arrow()
+    named = [(path, dict(zip(x.schema.names, x.columns, strict=True))) for path, x in samples]
     columns, left_out = dict[str, Any](), dict[str, str]()
-    for name in dict.fromkeys(name for _, table in samples for name in table.schema.names):
-        lacking = [path for path, table in samples if name not in table.schema.names]
+    for name in dict.fromkeys(name for _, of_file in named for name in of_file):
+        lacking = [path for path, of_file in named if name not in of_file]
         if lacking:
             left_out[name] = f"{lacking[0]} has no such column"
         else:
-            columns[name] = joined([table[name] for _, table in samples])
+            columns[name] = joined([of_file[name] for _, of_file in named])
     return pa.table(columns), left_out
 
 

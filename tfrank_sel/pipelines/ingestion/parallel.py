@@ -179,12 +179,12 @@ def _lists(numbered: Numbered, reading: Reading) -> Iterator[Any]:
 
 
 def _rows(numbered: Numbered, reading: Reading) -> Iterator[Any]:
-    """As `Reading.rows`, by split and query, with the number of the source."""
+    """As `Reading.rows`, by split and query, with the numbers of source and part."""
     for name, value in reading.rows(numbered):
         if name == "found":
             split, table = value
             for query, of_query in Lists.grouped([table]).tables():
-                yield (split or "", query), (numbered[0], *_compact(of_query))
+                yield (split or "", query), (numbered[:2], *_compact(of_query))
         else:
             yield TaggedOutput(name, value)
 
