@@ -16,10 +16,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from tests.data import sets
 from tfrank_sel import clicks, data
 from tfrank_sel.data import Sequences, formats, frames
 from tfrank_sel.data.arrays import text
 from tfrank_sel.estimator.lists import groups_of
+from tfrank_sel.features import Set
 from tfrank_sel.metrics import trec
 from tfrank_sel.models.als import RGFactorizer
 
@@ -228,3 +230,71 @@ def test_identifiers_of_queries_group_rows_of_arrays(kind):
     else:
         assert texts is not None
         assert sizes.tolist() == [1, 1]
+
+
+MOMENTS = ["2024-02-29T12:30:00.5Z", "1709209800"]  # the second is half a second earlier
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_times_of_several_files_are_sorted_together(tmp_path, suffix):
+    paths = []
+    for name, value in zip("ab", MOMENTS, strict=True):
+        (tmp_path / name).mkdir()
+        times = pa.array([value])
+        if suffix == "parquet":
+            times = times.cast(pa.timestamp("ms", "UTC") if name == "a" else pa.int64())
+        columns = {"id": pa.array([name]), "user": pa.array(["u"]), "time": times}
+        paths.append(written(tmp_path / name, columns, suffix))
+    found = Sequences.read(paths, item="id")
+    assert [found.item_ids[number - 1] for number in found.items] == ["b", "a"]
+
+
+def test_a_role_that_only_some_rows_have_is_refused(tmp_path):
+    rows = [{"item": "a"}] * 9000
+    path = tmp_path / "log.jsonl"
+    roles = {"item": "item", "weight": "weight"}
+    for last, found in (({}, None), ({"weight": 2.0}, "'weight' in all rows, or in none")):
+        path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"item": "b"} | last]))
+        if found is None:
+            assert "weight" not in formats.table(path, roles, optional=["weight"]).roles
+        else:
+            with pytest.raises(data.InputError, match=found):
+                formats.table(path, roles, optional=["weight"])
+
+
+def test_a_query_that_occurs_again_is_told_with_its_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("query_id,relevance,x\n" + "".join(f"{q},1,2\n" for q in "aabcbd"))
+    with pytest.raises(data.InputError, match=r"a.csv, row 5: .* Received: 'b' again"):
+        list(data.read(path, adjacent=True))
+    letor = [tmp_path / f"{name}.txt" for name in "ab"]
+    for file in letor:
+        file.write_text("1 qid:1 1:1\n0 qid:2 1:1\n")
+    with pytest.raises(data.InputError, match=r"b.txt:1: .* Received: '1' again"):
+        list(data.read(letor))
+
+
+def test_a_list_within_a_list_is_refused_with_its_row(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"query_id": "q", "relevance": 1, "tags": x} for x in (["a"], ["a", ["b"]])]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(data.InputError, match=r"a.jsonl, row 2: 'tags' must be"):
+        list(data.read(path, features={"tags": Set()}))
+
+
+def test_float_identifiers_of_records_are_refused_where_they_may_be_rounded(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    for number, is_exact in ((2.0**24 - 1, True), (2.0**24 + 2, False)):
+        item = sets.example(relevance=1.0, x=1.0)
+        sets.write(path, [sets.elwc([item], sets.example(query_id=number))])
+        if is_exact:
+            assert next(data.read(path, adjacent=True)).query_id == str(2**24 - 1)
+        else:
+            with pytest.raises(data.InputError, match="record 1: 'query_id' must be"):
+                list(data.read(path))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.uint64])
+def test_sizes_of_lists_may_be_of_any_type_of_integers(kind):
+    sizes, order = groups_of(3, None, np.array([1, 2], kind))
+    assert np.split(order, np.cumsum(sizes)[:-1])[1].tolist() == [1, 2]

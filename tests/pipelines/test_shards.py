@@ -5,14 +5,16 @@ import json
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from apache_beam.internal import pickler
 from hypothesis import given, strategies as st
+from pyarrow import parquet
 
 from tests.data import sets
 from tfrank_sel import data
-from tfrank_sel.data import letor, lines, synthetic
+from tfrank_sel.data import formats, letor, lines, synthetic
 from tfrank_sel.data.formats import text
 from tfrank_sel.pipelines.ingestion import ingest, parallel, reading, shards, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Source, expand
@@ -89,6 +91,23 @@ def test_what_bundles_that_fail_or_are_repeated_wrote_does_not_count(
     found = list((folder / "records").iterdir())
     assert records(found) == [record for *_, record in everything]
     assert len(found) <= 2 * sum(path.stat().st_size for path in found) / 90 + 1
+
+
+def test_rows_of_the_files_of_a_folder_keep_their_order_on_workers(tmp_path):
+    for name, rows in (("1", [("z", 9), ("a", 1), ("a", 2)]), ("2", [("a", 3), ("a", 4)])):
+        columns = {"query_id": [q for q, _ in rows], "x": [float(x) for _, x in rows]}
+        table = pa.table({**columns, "relevance": [1.0] * len(rows)})
+        (tmp_path / "a").mkdir(exist_ok=True)
+        parquet.write_table(table, tmp_path / "a" / f"{name}.parquet")
+    folder = str(tmp_path / "a")
+    reader = formats.reader([folder])
+    layout = reader.infer([folder])
+    whole = reading.Reading(reader, layout, adjacent=False)
+    parts = [(0, i, None, part) for i, part in enumerate(reader.parts(folder))]
+    found = [x for part in parts for x in parallel._rows(part, whole)]
+    grouped = [rows for (_, query), rows in reversed(found) if query == "a"]
+    [(_, _, lists)] = parallel._joined((("", "a"), grouped), whole)
+    assert lists.features.ravel().tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_an_ingest_that_fails_midway_leaves_no_shard(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,9 +48,14 @@ _WRITTEN_DAYS = (19_000_101, 21_001_231)  # 20240229
 class TableReader(RowReader):
     """Reader of files with named columns, by pyarrow.
 
+    Attributes:
+        is_open: Whether later rows may have columns that the first rows lack.
+
     Raises:
         ImportError: If pyarrow is not installed.
     """
+
+    is_open: ClassVar[bool] = False
 
     def __init__(self, columns: Columns) -> None:
         arrow()
@@ -199,7 +204,8 @@ class TableReader(RowReader):
                 check(piece.path, columns, [*needed, *(x for x in optional if x in columns)])
                 names = dict.fromkeys([*needed, *optional])
                 given = [x for x in names if x in constants]
-                own_names = [x for x in names if x in there and x not in constants]
+                may_be = names if self.is_open else there
+                own_names = [x for x in names if x in may_be and x not in constants]
                 for chunk in self.tables(piece, own_names):
                     if isinstance(chunk, Rejected):
                         yield chunk

@@ -208,6 +208,7 @@ class JsonlReader(LineReader, TableReader):
     An absent or null field is a missing value.
     """
 
+    is_open = True
     name = "jsonl"
     suffixes = tuple(f".{kind}{more}" for kind in ("jsonl", "ndjson") for more in TEXT_SUFFIXES)
 
