@@ -55,6 +55,12 @@ def test_a_weight_out_of_range_refuses_its_row(role, value, wanted):
     assert str(error.value) == f"frame, row 0: 'w' must be {wanted}"
 
 
+def test_a_weight_that_becomes_infinite_refuses_its_row():
+    frame = {"query_id": ["q"], "relevance": [1], "x": [1.0], "w": [1e30], "p": [1e-30]}
+    with pytest.raises(InputError, match="row 0: 'p' must be such that the weight of the item is"):
+        list(frames.lists(frame, features=["x"], weight="w", propensity="p"))
+
+
 def test_weights_of_records_are_read(tmp_path):
     items = [sets.example(relevance=float(i), x=1.0, w=2.0, p=0.5) for i in range(2)]
     query = sets.example(query_id="q", lw=3.0)

@@ -53,8 +53,9 @@ def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
     if measures.keys() == {"label"}:
         return None
     labels = measures["label"]
-    product = measures.get("weight", np.float32(1.0)) * measures.get("list_weight", np.float32(1.0))
-    with np.errstate(divide="ignore", invalid="ignore"):  # such rows are faults
+    one = np.float32(1.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such rows are faults
+        product = measures.get("weight", one) * measures.get("list_weight", one)
         product = product / np.where(labels > 0.0, measures.get("propensity", 1.0), 1.0)
     return np.broadcast_to(product, labels.shape).astype(np.float32)
 
@@ -87,6 +88,8 @@ def faults(
     for role, name in schema.columns.measures.items():
         rule, accepts, *_ = ROLES[role]
         add(name, rule, ~(np.isfinite(measures[role]) & accepts(measures[role])))
+    if (product := weights(measures)) is not None:
+        add(name, "such that the weight of the item is finite", ~np.isfinite(product))
     if not np.isfinite(features).all():
         for name, feature, is_text, columns in spans(schema.features):
             if not is_text:
