@@ -468,7 +468,13 @@ def test_a_column_shown_of_something_else_is_left_out(log, path, tmp_path):
     table = parquet.read_table(path)
     flags = pa.array(np.zeros(len(table)))
     parquet.write_table(table.append_column("shown", flags), tmp_path / "flags.parquet")
-    given = ["correct", tmp_path / "flags.parquet", *options(), "--output", tmp_path / "new.parquet"]
+    given = [
+        "correct",
+        tmp_path / "flags.parquet",
+        *options(),
+        "--output",
+        tmp_path / "new.parquet",
+    ]
     assert invoke(*given).exit_code == 2
     done = invoke(*given, "--shown", "")
     assert done.exit_code == 0, done.output
@@ -488,9 +494,10 @@ def test_a_log_needs_its_roles_and_rows_with_no_more_clicks_than_impressions():
     assert (log.query_ids.tolist(), log.num_items) == ([7], 2)
     with pytest.raises(ValueError, match="`table` must have the roles"):
         clicks.Log.of(read_log(counted | {"click": [0, 1, 1]}, {"position": "position"}))
-    known = clicks.Propensities.of([1.0, 0.5])
+    ones = np.ones(2)
+    known = clicks.Propensities(np.array([8, 9]), ones, ones, ones, "pbm")
     with pytest.raises(ValueError, match="at least one position must have a propensity"):
-        tables.covered(table_beyond(counted), known, "drop")
+        tables.covered(table, known, "drop")
 
 
 def test_insights_of_other_queries_and_columns_twice_are_one_line(tmp_path):
