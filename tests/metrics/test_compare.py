@@ -266,6 +266,8 @@ def test_wrong_arguments_are_named() -> None:
     for slices, message in ((["x"], "must map queries"), ({"1": "all"}, "must not contain.*all")):
         with pytest.raises(ValueError, match=message):
             compared(OLD, NEW, slices=slices)
+    with pytest.raises(ValueError, match=r"'slice' must be .* Received: \['x'\]"):
+        compared(OLD, NEW, slices={"1": ["x"]})
     with pytest.raises(ValueError, match="query of the judgements in the run b"):
         compared(OLD, {"7": {"a": 1.0}})
 
