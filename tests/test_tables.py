@@ -156,7 +156,7 @@ def by_clicks(path, role, folder):
     (folder / "served.jsonl").write_text("\n".join(map(json.dumps, lines)))
     roles = ["--session", "x"] if role == "query" else ["--item", "x"]
     table = [folder / "served.jsonl", "--clicks", path]
-    told = invoked(clicks_app, "interleaved", *table, *roles, "--click", "always")
+    told = invoked(clicks_app, "interleaved", *table, *roles, "--click", "position")
     return known if "left out" not in told and f"by 1: {len(lines)}," in told else [told]
 
 
