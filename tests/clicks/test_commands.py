@@ -11,7 +11,9 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 from tfrank_sel import clicks
+from tfrank_sel.clicks import tables
 from tfrank_sel.clicks.__main__ import app
+from tfrank_sel.clicks.log import read as read_log
 from tfrank_sel.data import synthetic
 
 NAMES = {"query": "search", "item": "doc", "position": "place", "click": "clicked"}
@@ -439,6 +441,63 @@ def test_events_that_tell_no_winner_are_one_line(tmp_path, event, message):
     (tmp_path / "events.jsonl").write_text(json.dumps(row) + "\n")
     done = invoke("interleaved", tmp_path / "events.jsonl")
     assert (done.exit_code, message in done.output) == (2, True), done.output
+
+
+def test_events_of_queries_without_a_text_are_left_out(tmp_path):
+    browsed = [event("click", "8", "a"), event("click", "8", "b"), CLICK]
+    queries, log = ubi_files(tmp_path, HITS, browsed)
+    with queries.open("a") as file:
+        file.write(json.dumps({"query_id": "8", "user_query": ""}) + "\n")
+    done = invoke("ubi", queries, log, "--output", tmp_path / "log.parquet")
+    assert done.exit_code == 0, done.output
+    assert "2 events without a known query" in done.output
+
+
+def test_a_column_of_clicks_that_is_named_must_be_there(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"session": "s", "items": ["7"], "teams": [1]}\n')
+    (tmp_path / "a.csv").write_text("session,item\ns,7\n")
+    (tmp_path / "b.csv").write_text("session,item,click\ns,7,0\n")
+    a, b = (["--clicks", tmp_path / x] for x in ("a.csv", "b.csv"))
+    assert invoke("interleaved", tmp_path / "log.jsonl", *a).exit_code == 0
+    for given in ([*a, "--click", "cliked"], [*a, *b], [*b, *a]):
+        done = invoke("interleaved", tmp_path / "log.jsonl", *given)
+        assert (done.exit_code, "expected a column 'cli" in done.output) == (2, True), done.output
+
+
+def test_a_column_shown_of_something_else_is_left_out(log, path, tmp_path):
+    table = parquet.read_table(path)
+    flags = pa.array(np.zeros(len(table)))
+    parquet.write_table(table.append_column("shown", flags), tmp_path / "flags.parquet")
+    given = [
+        "correct",
+        tmp_path / "flags.parquet",
+        *options(),
+        "--output",
+        tmp_path / "new.parquet",
+    ]
+    assert invoke(*given).exit_code == 2
+    done = invoke(*given, "--shown", "")
+    assert done.exit_code == 0, done.output
+    counted = {"query": ["a", "b"], "item": ["c", "c"], "position": [1, 2], "click": [1, 0]}
+    assert clicks.Log.of(counted | {"shown": [0, 0]}, shown=None).shown.tolist() == [1.0, 1.0]
+
+
+def test_a_log_needs_its_roles_and_rows_with_no_more_clicks_than_impressions():
+    counted = {"query": [7, 7, 7], "item": [1.0, -0.0, 0.0], "position": [1, 2, 1]}
+    counted |= {"click": [1, 7, 1], "shown": [2, 2, 2]}
+    roles, rejected = {x: x for x in counted}, []
+    table = read_log(counted, roles, rejected=rejected)
+    assert [x.number for x in rejected] == [1]
+    assert "`click` must be from 0 to `shown`. Received: 7" in rejected[0].reason
+    assert len(table) == 2
+    log = clicks.Log.of(counted | {"click": [1, 0, 1]})
+    assert (log.query_ids.tolist(), log.num_items) == ([7], 2)
+    with pytest.raises(ValueError, match="`table` must have the roles"):
+        clicks.Log.of(read_log(counted | {"click": [0, 1, 1]}, {"position": "position"}))
+    ones = np.ones(2)
+    known = clicks.Propensities(np.array([8, 9]), ones, ones, ones, "pbm")
+    with pytest.raises(ValueError, match="at least one position must have a propensity"):
+        tables.covered(table, known, "drop")
 
 
 def test_insights_of_other_queries_and_columns_twice_are_one_line(tmp_path):

@@ -266,6 +266,8 @@ def test_wrong_arguments_are_named() -> None:
     for slices, message in ((["x"], "must map queries"), ({"1": "all"}, "must not contain.*all")):
         with pytest.raises(ValueError, match=message):
             compared(OLD, NEW, slices=slices)
+    with pytest.raises(ValueError, match=r"'slice' must be .* Received: \['x'\]"):
+        compared(OLD, NEW, slices={"1": ["x"]})
     with pytest.raises(ValueError, match="query of the judgements in the run b"):
         compared(OLD, {"7": {"a": 1.0}})
 
@@ -360,3 +362,11 @@ def test_a_malformed_run_is_named_by_file_and_line(files: pathlib.Path) -> None:
     done = invoked(files, "compare", "--qrels", str(files / "q"))
     assert done.exit_code == 2
     assert f"{files}/b.run:2: Expected a finite number as score. Received: high" in done.stderr
+
+
+def test_numbers_of_judgements_and_runs_are_not_rounded(tmp_path: pathlib.Path) -> None:
+    assert trec.run_of({"q": {"a": 10**30}}) == {"q": {"a": 1e30}}
+    with pytest.raises(ValueError, match="`score` must be a finite number"):
+        trec.run_of({"q": {"a": 10**400}})
+    (tmp_path / "qrels").write_text(f"q 0 a {2**53 + 1}\nq 0 b 2.0\n")
+    assert trec.read_qrels(tmp_path / "qrels") == {"q": {"a": 2**53 + 1, "b": 2}}

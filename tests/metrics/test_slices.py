@@ -1,8 +1,10 @@
 """Tables of queries for `tfrank-sel-metrics compare --queries`."""
 
 import gzip
+import re
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.test_tables import invoked
 from tfrank_sel.data import InputError
@@ -33,26 +35,27 @@ def test_slices_of_a_comparison_are_those_of_a_table(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ("1,x\n2,x\n", "1 of 3 queries, such as '3', are not among those of .*queries.csv"),
+        ("1,x\n2,x\n", "1 of 3 queries, such as '3', have no slice in .*queries.csv"),
+        ("1,x\n2,x\n3,\n", "1 of 3 queries, such as '3', have no slice in .*queries.csv"),
         ("1,x\n", "at least half of the queries must be among .*2 of 3 queries, such as '2', are"),
         ("1.0,x\n2.0,x\n3.0,y\n", "3 of 3 queries, such as '1', are not"),
         (
             "1,x\n2,x\n3,y\n1,y\n",
-            "queries.csv must have a row for each query. Received: 2 of query 1",
+            "queries.csv.txt must have a row for each query. Received: 2 of query 1",
         ),
-        ("1,x\n,x\n", "queries.csv, row 2: 'query_id' must be"),
+        ("1,x\n,x\n", "queries.csv.txt, row 2: 'query_id' must be"),
     ],
 )
 def test_queries_without_one_slice_are_told(tmp_path, rows, told):
     (tmp_path / "qrels").write_text("1 0 a 1\n2 0 a 1\n3 0 a 1\n")
     for name in ("one", "two"):
         (tmp_path / name).write_text("1 Q0 a 1 1.0 t\n")
-    (tmp_path / "queries.csv").write_text(f"query_id,kind\n{rows}")
+    (tmp_path / "queries.csv.txt").write_text(f"query_id,kind\n{rows}")
     runs = ["compare", tmp_path / "one", tmp_path / "two", "--qrels", tmp_path / "qrels"]
-    options = ["--queries", tmp_path / "queries.csv", "--slice-by", "kind", "--resamples", "10"]
+    options = ["--queries", tmp_path / "queries.csv.txt", "--slice-by", "kind", "--resamples", "10"]
     if told.startswith("1 of 3"):
-        with pytest.warns(UserWarning, match=told):
-            invoked(metrics_app, *runs, *options)
+        line = CliRunner().invoke(metrics_app, [str(x) for x in (*runs, *options)]).stderr
+        assert re.fullmatch(f"Warning: {told}.txt\n", line)
     else:
         with pytest.raises(ValueError, match=told):
             invoked(metrics_app, *runs, *options)

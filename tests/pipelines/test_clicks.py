@@ -176,8 +176,17 @@ def test_a_log_of_repeated_queries_needs_sessions(log, tmp_path):
     def zeros(inputs):
         return tf.zeros(tf.shape(inputs["mask"]))
 
-    with pytest.raises(ValueError, match=r"unique within each `session`\. Received: session='1'"):
+    message = r"unique within each `session`\. Received: session='1'"
+    with pytest.raises(by_clicks.UnknownValueError, match=message):
         by_clicks.compare(zeros, lists, folder, settings, gain="exponential", seed=0)
+    shown = parquet.read_table(folder / "shown.parquet")
+    others = shown.set_column(
+        shown.schema.get_field_index("item"), "item", pa.array(["x"] * len(shown))
+    )
+    parquet.write_table(others, folder / "shown.parquet")
+    with pytest.raises(ValueError, match="impressions of the split") as refused:
+        by_clicks.compare(zeros, lists, folder, settings, gain="exponential", seed=0)
+    assert not isinstance(refused.value, by_clicks.UnknownValueError)
 
 
 def test_features_that_are_known_after_the_click_are_found_in_the_log(log, tmp_path):

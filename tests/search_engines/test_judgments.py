@@ -59,6 +59,11 @@ JUDGED = {
         "# qid:1: rambo*2\n# qid:2: rocky\n\n4\tqid:1 #\t7555\tRambo\n3\tqid:2\t#\tII 7\tRocky\n",
         [("rambo", "7555", 4.0), ("rocky", "II 7", 3.0)],
     ),
+    "below.txt": (
+        "4 qid:1 # 7555 a\ttab\n# qid: 1: size 2*3\n2 qid:2 # b\n#qid:2 : red *2\n",
+        [("size 2*3", "7555", 4.0), ("red", "b", 2.0)],
+    ),
+    "nameless.csv": ("query,docid,\nred,7,2\n", [("red", "7", 2.0)]),
     "letor.txt": (
         "2 qid:7 1:0.5 2:1e-3 #docid = a inc = 1 prob = 0.5\n0 qid:7 1:0 2:0 # b rambo\n",
         [("7", "a", 2.0), ("7", "b", 0.0)],

@@ -29,6 +29,12 @@ def by_collect(path, role, folder):
     return sorted(set(parquet.read_table(output)["x"].to_pylist()))
 
 
+def test_labels_may_be_negative(tmp_path):
+    (tmp_path / "log.csv").write_text("query,item,click,x\nq,a,-1,q\n")
+    assert by_collect(tmp_path / "log.csv", "query", tmp_path) == ["q"]
+    assert parquet.read_table(tmp_path / "collected.parquet")["click"].to_pylist() == [-1.0]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
 def test_identifiers_are_those_of_read(tmp_path, suffix, monkeypatch):
     door = by_collect, columns.by_read, ("query", "doc_id")

@@ -38,7 +38,10 @@ Position = Annotated[str, typer.Option(help="Column of the position, from 1.")]
 Click = Annotated[str, typer.Option(help="Column of the click, 0 or 1.")]
 Session = Annotated[str, typer.Option(help="Column of the session.")]
 Shown = Annotated[
-    str, typer.Option(help="Column of the number of impressions, if the log is of counts.")
+    str,
+    typer.Option(
+        help="Column of the number of impressions, if the log is of counts; empty if it is not."
+    ),
 ]
 
 app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -89,7 +92,7 @@ def correct(
     if not label:
         raise refusal("--label must be the name of a column", repr(label))
     roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"shown": shown} | ({} if session is None else {"session": session})
+    roles |= _counted(shown) | ({} if session is None else {"session": session})
     table = read(stores.expand(log), roles, others=True, format=format)
     if label in set(table.columns.column_names) - {click}:
         raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
@@ -154,7 +157,7 @@ def models(
 ) -> None:
     """Compare click models by the likelihood of held-out sessions, the best one first."""
     roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"session": session, "shown": shown}
+    roles |= {"session": session} | _counted(shown)
     table = read(stores.expand(log), roles, format=format)
     compared = clicks.compare(clicks.Log.of(table))
     print("model    log-likelihood per session  perplexity")
@@ -184,7 +187,7 @@ def value(
     """
     estimated = clicks.Propensities.load(propensities)
     roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"session": session, "shown": shown, "score": score}
+    roles |= {"session": session, "score": score} | _counted(shown)
     optional = ["query", "item", "shown"]
     table = read(stores.expand(log), roles, optional=optional, format=format)
     # without a name, each session is a query, and each row an item of its own
@@ -257,6 +260,11 @@ def interleaved(
     if credited.queries is not None:
         of_queries = f"sessions of {len(np.unique(credited.queries))} queries"
     print(f"p-value: {p:.4g} ({of_queries})")
+
+
+def _counted(shown: str) -> dict[str, str]:
+    """The role of the number of impressions, if there is one."""
+    return {"shown": shown} if shown else {}
 
 
 def main() -> None:

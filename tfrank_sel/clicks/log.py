@@ -3,14 +3,14 @@
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import formats
-from tfrank_sel.data.arrays import encoded, is_number, plain_type
+from tfrank_sel.data.arrays import EXACT, doubles, encoded, is_number, plain, plain_type
 from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.table import Table, is_id, of_frame, readable
 from tfrank_sel.refusals import received, refusal
@@ -48,7 +48,8 @@ class Log:
     """A click log, of one row per impression or of counts.
 
     Args:
-        query: Query of each row, `[rows]`, texts or numbers; of several types, all are texts.
+        query: Query of each row, `[rows]`, texts or numbers; of several types, all are texts. Pages
+            without a query, of browsing, must have a name, too: an empty text is refused.
         item: Item of each row, `[rows]`. The same item under another query is another item.
         position: Position at which the item was shown, `[rows]`, whole numbers from 1.
         click: Whether the item was clicked, `[rows]`, 0 or 1; with `shown`, the number of clicks.
@@ -103,7 +104,7 @@ class Log:
         item: str = "item",
         position: str = "position",
         click: str = "click",
-        shown: str = "shown",
+        shown: str | None = "shown",
         session: str | None = None,
     ) -> "Log":
         """Reads the columns of a table.
@@ -115,7 +116,8 @@ class Log:
             item: That of the item.
             position: That of the position.
             click: That of the click.
-            shown: That of the number of impressions; without a column `shown`, each row is one.
+            shown: That of the number of impressions; without a column `shown`, or if None, each row
+                is one.
             session: That of the session, if there is one.
 
         Raises:
@@ -124,11 +126,14 @@ class Log:
         """
         log = cls.__new__(cls)
         if isinstance(table, Table):
+            if lacking := {"query", "item", "position", "clicks"} - table.roles.keys():
+                expected = "`table` must have the roles query, item, position and clicks"
+                raise refusal(expected, f"no {min(lacking)}")
             log._take(table, {})
         else:
             roles = {"query": query, "item": item, "position": position, "click": click}
-            roles |= {"shown": shown} | ({} if session is None else {"session": session})
-            log._read(table, roles)
+            more = {"shown": shown, "session": session}
+            log._read(table, roles | {x: name for x, name in more.items() if name is not None})
         return log
 
     def _read(self, source: Any, roles: Mapping[str, str]) -> None:
@@ -136,31 +141,22 @@ class Log:
             self._take(read(source, roles), {})
             return
         with readable("log"):
-            frame = of_frame(source)
-        table = read(frame, roles)
-        kinds = {x: plain_type(frame.schema.field(roles[x]).type) for x in table.roles if is_id(x)}
-        numbers = {role: kind for role, kind in kinds.items() if is_number(kind)}
-        self._take(table, {x: int if "int" in str(kind) else float for x, kind in numbers.items()})
+            frame = of_frame(source, names={*roles.values()})
+        _check(roles)
+        there = frame.schema.names
+        ids = {x: name for x, name in roles.items() if is_id(x) and there.count(name) == 1}
+        exact = {role: _exact(frame[name]) for role, name in ids.items()}
+        numbers = {role: values for role, values in exact.items() if values is not None}
+        self._take(read(frame, {x: roles[x] for x in roles if x not in numbers}), numbers)
 
-    def _take(self, table: Table, of_numbers: Mapping[str, Callable[[str], float]]) -> None:
-        """Takes the rows of a table, some of whose identifiers stay numbers, as in memory."""
+    def _take(self, table: Table, of_numbers: Mapping[str, NDArray[Any]]) -> None:
+        """Takes the rows of a table, and identifiers that stay numbers, as in memory."""
 
         def ids(role: str) -> tuple[NDArray[Any], Integers]:
-            distinct, codes = encoded(table[role])
-            if role in of_numbers:
-                distinct = np.array([*map(of_numbers[role], distinct)])
-            order = np.argsort(distinct, kind="stable")
-            rank = np.empty_like(order)
-            rank[order] = np.arange(len(order))
-            return distinct[order], rank[codes]
+            return encoded(of_numbers[role] if role in of_numbers else table[role], sort=True)
 
         self.clicks = table["clicks"]
         shown = table.roles.get("shown", 1.0)
-        if (beyond := self.clicks > shown).any():
-            row = int(beyond.argmax())
-            most = "`shown`" if "shown" in table.roles else "1"
-            reason = received(f"`click` must be from 0 to {most}", self.clicks[row])
-            raise InputError(table.place_of(row), reason)
         places, self.columns = encoded(table["position"], sort=True)
         self.positions: Integers = places.astype(np.int64)
         if len(self.positions) == 1:
@@ -170,7 +166,7 @@ class Log:
             )
         self.query_ids, self.queries = ids("query")
         self._sessions: Integers | None = None
-        if "session" in table.roles:
+        if "session" in {*table.roles, *of_numbers}:
             self.session_ids, self._sessions = ids("session")
         item_ids, pairs = ids("item")
         pairs += self.queries * len(item_ids)
@@ -188,8 +184,10 @@ class Log:
         for name in ("queries", "items", "columns", "shown", "clicks"):
             setattr(log, name, getattr(self, name)[rows])
         if self._sessions is not None:
-            there, log._sessions = _distinct(self._sessions[rows])
-            log.session_ids = self.session_ids[there]
+            sessions = self._sessions[rows]
+            is_there = np.bincount(sessions, minlength=len(self.session_ids)) > 0
+            log._sessions = (np.cumsum(is_there) - 1)[sessions]
+            log.session_ids = self.session_ids[is_there]
         return log
 
     def moved(self, columns: Integers) -> "Log":
@@ -301,30 +299,58 @@ def read(
         `shown`, which may be optional.
 
     Raises:
-        InputError: If there is no row, and as `formats.table`.
+        InputError: If there is no row or, in a log of positions, a row has more clicks than
+            impressions; and as `formats.table`.
         ValueError: If two roles other than the query and the session have one column.
     """
-    taken = dict[str, str]()
-    for role, name in roles.items():
-        other = taken.setdefault(name, role)
-        if other != role and {other, role} != {"query", "session"}:
-            raise refusal(f"{other} and {role} must be different columns", repr(name))
+    _check(roles)
     are_counts = "shown" in roles or "position" not in roles
     asked = {"clicks" if are_counts and x == "click" else x: name for x, name in roles.items()}
+    own = {role for role, name in roles.items() if role == name}
     table = formats.table(
         source,
         asked,
-        optional=[role for role in optional if roles.get(role) == role],
+        optional=[x for x, name in asked.items() if name in own.intersection(optional)],
         others=others,
         format=format,
         rejected=rejected,
         place="log",
     )
+    if "clicks" in table.roles and "position" in roles:
+        beyond = table["clicks"] > table.roles.get("shown", 1.0)
+        most = "`shown`" if "shown" in table.roles else "1"
+        for row in np.flatnonzero(beyond).tolist():
+            reason = received(f"`click` must be from 0 to {most}", table["clicks"][row])
+            if rejected is None:
+                raise InputError(table.place_of(row), reason)
+            files, rows = table.place
+            file = files if isinstance(files, str) else files[row]
+            rejected.append(Rejected(file, "row", int(rows[row]), reason))
+        table = table.take(~beyond) if beyond.any() else table
     if not len(table):
         place = (formats.paths_of(source) or ["log"])[0]
         raise InputError(place, received("expected at least one row", "none"))
     named = {"clicks" if role == "click" else role: x for role, x in table.roles.items()}
     return dataclasses.replace(table, roles=named)
+
+
+def _check(roles: Mapping[str, str]) -> None:
+    taken = dict[str, str]()
+    for role, name in roles.items():
+        other = taken.setdefault(name, role)
+        if other != role and {other, role} != {"query", "session"}:
+            raise refusal(f"{other} and {role} must be different columns", repr(name))
+
+
+def _exact(column: Any) -> NDArray[Any] | None:
+    """A column of numbers of which none is missing or rounded; None if it is another one."""
+    kind = plain_type(column.type)
+    if not is_number(kind) or column.null_count:
+        return None
+    if "int" in str(kind):
+        return np.asarray(plain(column))
+    values = doubles(column)
+    return values + 0.0 if (np.abs(values) < EXACT).all() else None  # -0 is 0
 
 
 def codes_of(queries: ArrayLike) -> Integers:
@@ -333,9 +359,11 @@ def codes_of(queries: ArrayLike) -> Integers:
     Raises:
         ValueError: If a query is missing or no text.
     """
-    texts = formats.table({"query": queries}, {"query": "query"}, place="`query`")["query"]
     values = np.asarray(queries)
-    return encoded(values if values.dtype.kind in "iuf" else texts, sort=True)[1]
+    if values.dtype.kind in "iu":
+        return encoded(values, sort=True)[1]
+    texts = formats.table({"query": queries}, {"query": "query"}, place="`query`")["query"]
+    return encoded(values if values.dtype.kind == "f" else texts, sort=True)[1]
 
 
 def _distinct(keys: Integers) -> tuple[Integers, Integers]:

@@ -16,7 +16,7 @@ from tfrank_sel.data.arrays import encoded
 from tfrank_sel.data.formats import Table
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.table import identifier, tell_partners
-from tfrank_sel.refusals import received
+from tfrank_sel.refusals import received, refusal
 
 
 def covered(
@@ -30,10 +30,13 @@ def covered(
         unconnected: As in `estimate`, of positions that have none.
 
     Raises:
-        ValueError: As `Log`.
+        ValueError: If none of its positions is left, and as `Log`.
     """
     if unconnected == "drop":
         covers = np.isin(table["position"], propensities.positions)
+        if not covers.any():
+            place = int(table["position"][0])
+            raise refusal("at least one position must have a propensity", f"none, not {place}")
         table = table.take(np.flatnonzero(covers))
     log = Log.of(table)
     return table, log, propensities.nearest(log.positions)
@@ -142,8 +145,8 @@ def joined_credits(
     Args:
         logs: Logs of `tfrank-sel-serving serve --interleave`; or of the answers of the A/B tests of
             OpenSearch's search-relevance plugin, each with a `session`.
-        clicked: Files of tables with a row for each click or, if they have a column `click`, also
-            for other items.
+        clicked: Files of tables with a row for each click or, if they have the column `click`, also
+            for other items; it may be absent from all of them if it has that name.
         roles: Names of their columns `session`, `item` and `click`; and perhaps of the `query` of a
             line of the logs, which is otherwise told by the items.
         format: Format of the tables, as in `formats.table`.
@@ -155,10 +158,8 @@ def joined_credits(
     Warns:
         UserWarning: If some clicks are not on items of the logs.
     """
-    there = formats.names(clicked, format)
-    needed = [x for x in ("session", "item", "click") if x != "click" or roles[x] in there]
-    named = {role: roles[role] for role in needed}
-    table = read(clicked, named, format=format)
+    named = {role: roles[role] for role in ("session", "item", "click")}
+    table = read(clicked, named, optional=("click",), format=format)
     is_click = table.roles.get("clicks", np.ones(len(table))) > 0.0
     each = [*zip(table["session"][is_click], table["item"][is_click], strict=True)]
     clicks = set(each)

@@ -89,8 +89,9 @@ def read(
         [UBI 1.3.0](https://github.com/o19s/ubi).
     """
     left_out: collections.Counter[str] = collections.Counter()
-    asked = _queries(queries, format, left_out)
-    parsed = list(_events(events, format, {click: True, impression: False}, asked, left_out))
+    asked, known = _queries(queries, format, left_out)
+    actions = {click: True, impression: False}
+    parsed = list(_events(events, format, actions, asked, known, left_out))
     clicks = [x for x in parsed if x.is_click]
     base = min([1, *(x.ordinal for x in parsed if x.ordinal is not None)])
     shown = _impressions([x for x in parsed if not x.is_click], asked, base, left_out)
@@ -163,7 +164,8 @@ def told(left_out: Mapping[str, int]) -> str:
 
 def _queries(
     paths: Sequence[str], format: str | None, left_out: collections.Counter[str]
-) -> dict[str, _Asked]:
+) -> tuple[dict[str, _Asked], Set[str]]:
+    """The queries with a text, and the identifiers of all."""
     asked: dict[str, _Asked] = {}
     for place, record in formats.dicts(paths, _QUERY, format):
         row = _source(place, record)
@@ -174,11 +176,10 @@ def _queries(
         texts = [arrays.text(x) for x in hits] if isinstance(hits, list) else []
         page = [x for x in texts if x and not x.startswith(arrays.INVALID)]
         asked.setdefault(session, _Asked()).add(_text(place, row, "user_query"), page)
-    nameless = [session for session, query in asked.items() if query.text is None]
-    for session in nameless:
-        left_out["queries without user_query"] += 1
-        del asked[session]
-    return asked
+    named = {session: query for session, query in asked.items() if query.text is not None}
+    if nameless := len(asked) - len(named):
+        left_out["queries without user_query"] = nameless
+    return named, asked.keys()
 
 
 def _events(
@@ -186,23 +187,24 @@ def _events(
     format: str | None,
     actions: Mapping[str, bool],
     asked: Mapping[str, _Asked],
+    known: Set[str],
     left_out: collections.Counter[str],
 ) -> Iterator[_Event]:
-    is_asked: list[bool] = []  # of the events of a query
+    is_known: list[bool] = []  # of the events of a query
     for place, record in formats.dicts(paths, _EVENT, format):
         row = _source(place, record)
         action = str(arrays.text(_field(row, "action_name")))
         if action not in actions:
             continue
         session, item = _text(place, row, "query_id"), _text(place, row, *_ITEM)
-        is_asked.extend([session in asked] if session else [])
+        is_known.extend([session in known] if session else [])
         if session is None or session not in asked:
             left_out["events without a known query"] += 1
         elif item is None:
             left_out["events without an item"] += 1
         else:
             yield _Event(session, item, _ordinal(_field(row, *_ORDINAL)), actions[action])
-    if 2 * sum(is_asked) < len(is_asked):
+    if 2 * sum(is_known) < len(is_known):
         expected = "expected a known query of at least half of the events with a query_id"
         raise InputError(paths[0], received(expected, told(left_out)))
 

@@ -166,7 +166,7 @@ def collect(
     missing: Missing = math.nan,
 ) -> None:
     """Make a training table of judgments or corrected clicks, with the features of the engine."""
-    roles = {"query": query, "item": doc_id, "label": label}
+    roles = {"query": query, "item": doc_id, "relevance": label}
     judged = formats.table(stores.expand(table), roles)
     index = ENGINES[engine](url, parameter)
     with created(output) as written:

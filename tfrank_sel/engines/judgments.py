@@ -27,11 +27,11 @@ _PAIR = ("query", "docid")  # columns of Quepid's CSV
 _FORMULA = tuple(f" {x}" for x in "-=+@")  # Quepid puts a blank before these
 _ROLES = {role: role for role in ("query", "item", "judge", "rating")}
 _UNKNOWN = "Unknown"  # Quepid's name of a judge without one
-# a weight may follow the text: rambo*2
-_HEADING = re.compile(r"#\s*qid:([^\s:]+):\s*(.*?)\s*(?:\*[0-9]+)?$")
+_HEADING = re.compile(r"#\s*qid:\s*([^\s:]+)\s*:(.*)")
+_WEIGHT = re.compile(r"(?<![0-9])\*[0-9]+$")  # may follow the text: rambo*2; 2*3 is a product
 _IS_RANKLIB = re.compile(r"[^\s#]+\s+qid:").match
-# a title may follow the document, after a tab or a word: # 7555 Rambo
-_LINE = re.compile(r"(\S+)\s+qid:([^\s#]+)[^#]*#\s*(?:docid\s*=\s*)?([^\t]+(?=\t)|\S+)")
+# a title may follow the document, which is a word, or stands between tabs
+_LINE = re.compile(r"(\S+)\s+qid:([^\s#]+)[^#]*#(?:\t\s*([^\t]+)\t|\s*(?:docid\s*=\s*)?(\S+))")
 _Rating = tuple[int, Any, Any, str, Any]  # number of the row, query, document, judge, rating
 
 
@@ -113,7 +113,7 @@ def _of_columns(path: str) -> Iterator[_Rating]:
             query = query[1:]
         for judge in names[2:]:
             if row[judge]:
-                yield number, query, row["docid"], judge, row[judge]
+                yield number, query, row["docid"], judge or _UNKNOWN, row[judge]
 
 
 def _of_json(path: str) -> Iterator[_Rating]:
@@ -152,20 +152,22 @@ def _of_text(path: str) -> Iterator[_Rating]:
         return
     queries: dict[str, str] = {}
     for number, text in enumerate(texts, start=1):
-        place = f"{path}, row {number}"
         if heading := _HEADING.match(text):
-            name, query = heading.groups()
+            name, query = heading[1], _WEIGHT.sub("", heading[2].strip()).rstrip()
             if queries.setdefault(name, query) != query:
-                raise InputError(place, received(f"expected one text of qid:{name}", repr(query)))
-        elif text and text[0] != "#":
+                expected = f"expected one text of qid:{name}"
+                raise InputError(f"{path}, row {number}", received(expected, repr(query)))
+    for number, text in enumerate(texts, start=1):
+        place = f"{path}, row {number}"
+        if text and text[0] != "#":
             if (line := _LINE.match(text)) is None:
                 expected = "expected `grade qid:query # document`"
                 raise InputError(place, received(expected, shown(text)))
-            grade, name, document = line.groups()
+            grade, name, between, word = line.groups()
             if queries and name not in queries:
-                expected = f"expected a line `# qid:{name}: text of the query` above"
+                expected = f"expected a line `# qid:{name}: text of the query`"
                 raise InputError(place, received(expected, "none"))
-            yield number, queries.get(name, name), document, _UNKNOWN, grade
+            yield number, queries.get(name, name), between or word, _UNKNOWN, grade
 
 
 def _of_qrels(path: str) -> Iterator[_Rating]:

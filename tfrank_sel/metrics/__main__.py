@@ -4,6 +4,7 @@ import collections
 import enum
 import pathlib
 import statistics
+import warnings
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ with needed("tfrank-sel-metrics", "metrics"):
     import typer
     import typer.core
 
-from tfrank_sel.commandline import Application, Version
+from tfrank_sel.commandline import Application, Version, told
 
 if TYPE_CHECKING:
     from tfrank_sel.metrics.comparison import Comparison
@@ -195,13 +196,26 @@ def _slices(
         return {}
     from tfrank_sel.data import formats, table
 
-    rows = formats.table(path, {"query": "query_id", "slice": column})
-    slices = dict(zip(rows["query"].tolist(), rows["slice"].tolist(), strict=True))
-    if len(slices) < len(rows):
-        [(query, count)] = collections.Counter(rows["query"].tolist()).most_common(1)
+    tables = [x for x in formats.FORMATS.values() if issubclass(x, formats.TableReader)]
+    suffixes = tuple(suffix for x in tables for suffix in x.suffixes)
+    is_named = path.is_dir() or path.name.lower().endswith(suffixes)
+    form = None if is_named else "csv"
+    listed = formats.table(path, {"query": "query_id"}, format=form)["query"].tolist()
+    [(query, count)] = collections.Counter(listed).most_common(1) or [("", 0)]
+    if count > 1:
         raise refusal(f"{path} must have a row for each query", f"{count} of query {query}")
-    lacking = next((query for query in judged if query not in slices), "")
-    table.tell_partners("queries", [x in slices for x in judged], f"those of {path}", lacking)
+    # those whose only fault is the slice
+    rows = formats.table(path, {"query": "query_id", "slice": column}, format=form, rejected=[])
+    slices = dict(zip(rows["query"].tolist(), rows["slice"].tolist(), strict=True))
+    there = {*listed}
+    unknown = [x for x in judged if x not in there]
+    if 2 * len(unknown) > len(judged):
+        has_row = [x in there for x in judged]
+        table.tell_partners("queries", has_row, f"those of {path}", unknown[0])
+    if lacking := [x for x in judged if x not in slices]:
+        of = f"{len(lacking)} of {len(judged)} queries, such as {lacking[0]!r},"
+        with told():
+            warnings.warn(f"{of} have no slice in {path}", stacklevel=2)
     return slices
 
 

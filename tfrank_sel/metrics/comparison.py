@@ -281,10 +281,11 @@ def compare(
 def _slice_of(slices: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(slices, Mapping):
         raise refusal("`slices` must map queries to slices", type(slices).__name__)
-    texts = ((query, arrays.text(value)) for query, value in slices.items())
+    texts = ((query, value, arrays.text(value)) for query, value in slices.items())
     found = {
         table.identifier("`slices`", "query_id", query): text
-        for query, text in texts
+        and table.identifier("`slices`", "slice", value)
+        for query, value, text in texts
         if text is not None
     }
     if ALL in found.values():

@@ -8,6 +8,7 @@ import math
 import numbers
 import os
 import pathlib
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,7 @@ Run = Mapping[str, Mapping[str, float]]
 
 MEASURES = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ERR", "RBP")
 CUT = ("P", "recall", "ndcg_cut", "map_cut", "success", "ERR")
+_MOST = sys.float_info.max
 # of a batch, for bounded memory
 QUERIES_AT_ONCE, ITEMS_AT_ONCE, PAIRS_AT_ONCE = 2**10, 2**21, 2**23
 
@@ -280,7 +282,7 @@ def _integer(text: str) -> int:
     value = arrays.number(text)
     if not value.is_integer():
         raise refusal("Expected an integer", text)
-    return int(value)
+    return int(text) if text.lstrip("+-").isdecimal() else int(value)  # which may be rounded
 
 
 def _finite(text: str) -> float:
@@ -390,9 +392,11 @@ def _columns(source: Any, value: str) -> list[list[Any]]:
     else:
         expected = "Expected a path, a dictionary, a table or an iterable of records"
         raise refusal(expected, type(source).__name__)
-    if not {*map(type, values)} <= {int, float} or not np.isfinite(values).all():
+    # comparisons do not round integers, which may be too large for a float
+    if not {*map(type, values)} <= {int, float} or not all(-_MOST <= x <= _MOST for x in values):
         for query, document, number in zip(*columns, strict=True):
-            if not isinstance(number, numbers.Real) or not math.isfinite(number):
+            is_real = isinstance(number, numbers.Real)
+            if not is_real or not -_MOST <= number <= _MOST:
                 raise refusal(
                     f"`{value}` must be a finite number",
                     f"{number!r}, query {query}, document {document}",

@@ -21,6 +21,10 @@ from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, StoredLists
 _QUERIES = 256  # evaluated at once
 
 
+class UnknownValueError(ValueError):
+    """The log does not tell what another order would earn."""
+
+
 def compare(
     scorer: Scorer,
     lists: StoredLists,
@@ -47,7 +51,8 @@ def compare(
         share of the impressions.
 
     Raises:
-        ValueError: If the log has no sessions.
+        UnknownValueError: If the log has no sessions, or otherwise does not tell the value.
+        ValueError: If less than half of its rows are items of the split.
     """
     scores = pa.concat_tables(_scores(scorer, lists))
     shown = parquet.read_table(folder / SHOWN)
@@ -56,10 +61,14 @@ def compare(
     has_score = joined["score"].is_valid()
     tell_partners("impressions of the split", has_score.to_numpy(), "its items")
     table = joined.filter(has_score)
-    log = clicks.Log.of(table, session="session")
     score = table["score"].to_numpy()
-    loaded = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
-    values = clicks.reordered(log, loaded, score, least=settings.least, seed=seed)
+    loaded = clicks.Propensities.load(folder / PROPENSITIES)
+    try:
+        log = clicks.Log.of(table, session="session")
+        loaded = loaded.nearest(log.positions)
+        values = clicks.reordered(log, loaded, score, least=settings.least, seed=seed)
+    except ValueError as error:
+        raise UnknownValueError(str(error)) from error
     difference = values["difference"]
     comparisons = {
         PER_SESSION: MetricComparison(

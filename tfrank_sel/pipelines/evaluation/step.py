@@ -117,7 +117,7 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
 def _by_clicks(
     job: Job, step: Activity, scorer: Scorer, test: DataSplit
 ) -> Mapping[str, MetricComparison]:
-    """Our model against the order of the log; none if the log has no sessions."""
+    """Our model against the order of the log; none if the log does not tell its value."""
     settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
     try:
         with told(step.tell):
@@ -129,8 +129,9 @@ def _by_clicks(
                 gain=settings.gain,
                 seed=settings.seed,
             )
-    except ValueError as error:
-        step.tell(f"no value of the new order: {error}. Name clicks.session")
+    except clicks.UnknownValueError as error:
+        hint = "" if job.configuration.clicks.session else ". Name clicks.session"
+        step.tell(f"no value of the new order: {error}{hint}")
         return {}
     line = comparisons[PER_SESSION].told(PER_SESSION, "logged order")
     step.tell(f"{line}; {effective:.0%} of the impressions are effective")

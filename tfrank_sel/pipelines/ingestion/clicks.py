@@ -59,7 +59,7 @@ def corrected(
     allowed, letters = inputs.allow_bad_lines, list[Rejected]()
     rejected = letters if allowed else None  # or else the first one is the error
     figures = {
-        split: read(files, roles, others=True, format=inputs.format, rejected=rejected)
+        split: read(files, roles, optional=(), others=True, format=inputs.format, rejected=rejected)
         for split, files in paths.items()
     }
     allowed -= findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
