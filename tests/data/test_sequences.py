@@ -173,7 +173,9 @@ def test_a_split_is_at_any_time() -> None:
         assert (by_user(before), by_user(later)) == ({"u": ["2", "1"]}, {"u": ["0", "3"]})
     for day in ("2024-02-29", "20240229"):
         assert len(sequences.split(day)[0].users) == 1
-    with pytest.raises(InputError, match="split: expected a day of the calendar. Received: '20240"):
+    with pytest.raises(
+        InputError, match=r"split: expected a day of the calendar. Received: '20240"
+    ):
         sequences.split("20240230")
     for wrong in (float("nan"), None, "soon", float("inf")):
         with pytest.raises(InputError, match="split, row 0: 'time' must be a finite number or a t"):

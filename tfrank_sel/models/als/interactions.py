@@ -52,6 +52,8 @@ class Interactions:
                 raise refusal(f"`interactions` must have shape {tuple(shape)}", shape=matrix.shape)
         else:
             users, items, gains = self.pairs
+            if shape is None and not len(users):
+                raise refusal("`interactions` must have at least one", "none")
             for side, (name, indices) in enumerate((("user", users), ("item", items))):
                 numbering = self.numberings[side]
                 known = fitted[side] if numbering is None else len(numbering.ids)
