@@ -126,8 +126,8 @@ class FeatureSpec(Configurable):
             raise refusal(f"`features` must have shape {shape}", features.shape)
         size = len(features)
         for name, values in (("labels", labels), ("doc_ids", doc_ids)):
-            if values is not None and (shape := np.shape(values)) != (size,):
-                got = shape[0] if len(shape) == 1 else f"shape {shape}"
+            if values is not None and (given := np.shape(values)) != (size,):
+                got = given[0] if len(given) == 1 else f"shape {given}"
                 raise refusal(f"`{name}` must have length {size}", got)
         of_texts = (size, self.num_texts)
         if (self.num_texts or texts is not None) and np.shape(texts) != of_texts:
