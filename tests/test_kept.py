@@ -348,3 +348,12 @@ def test_a_lock_that_its_last_holder_removed_is_none(tmp_path, monkeypatch):
         assert (tmp_path / ".lock").exists()
         with pytest.raises(FileExistsError), locks.held(tmp_path):
             pass
+
+
+def test_a_lock_that_is_never_that_of_its_name_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_is_there", lambda lock, path: False)
+    with (
+        pytest.raises(FileExistsError, match="another process"),
+        locks.held(tmp_path, patience=0.1),
+    ):
+        pass

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import os
 import shutil
 import sys
@@ -18,7 +19,7 @@ except ModuleNotFoundError:  # a system without such locks: the import must not 
 
 _LOCK = "lock"
 _OFTEN = 0.05  # seconds between two tries to lock
-_TRIES = 10  # to open a file in a folder that others remove
+_TRIES = 10  # to open or lock a file that others remove, before there is a wait
 
 
 @contextlib.contextmanager
@@ -147,7 +148,7 @@ def _locked(path: Path, until: float) -> Iterator[int]:
     Only the process that has locked the file of this name removes it, and nothing else does: its
     folder is removed only if it is empty.
     """
-    while True:
+    for tries in itertools.count():
         with contextlib.ExitStack() as stack:
             lock = _opened(path)
             stack.callback(os.close, lock)
@@ -156,10 +157,11 @@ def _locked(path: Path, until: float) -> Iterator[int]:
             except BlockingIOError:
                 pass
             else:
-                if not _is_there(lock, path):
+                if _is_there(lock, path):
+                    yield lock
+                    return
+                if tries < _TRIES:
                     continue
-                yield lock
-                return
         if time.monotonic() >= until:
             raise FileExistsError(f"{path.parent} is being written by another process")
         time.sleep(_OFTEN)

@@ -156,3 +156,18 @@ def test_a_cache_is_loaded_as_it_was_written(cache):
     loaded = Cache.load(str(cache.folder))
     np.testing.assert_array_equal(loaded.sizes, cache.sizes)
     assert (loaded.folder, loaded.parts) == (cache.folder, cache.parts)
+
+
+@pytest.mark.parametrize("limit", [0, 2**28], ids=["from files", "in memory"])
+def test_parts_of_any_type_come_back(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr("tfrank_sel.data.cache.IN_MEMORY", limit)
+    parts = {"far": np.array([[[1.5], [2.5]]], ">f4"), "none": np.zeros([1, 2, 0], np.float32)}
+    labels = np.array([[1, 7]])
+    Cache.write([({**parts, "mask": np.array([[True, False]])}, labels)], tmp_path / "lists")
+    cache = Cache.load(tmp_path / "lists")
+    assert cache.items("far").tolist() == [[1.5]]
+    assert cache.items("none").shape == (1, 0)
+    [(inputs, labels)] = cache.batches(1, [2])
+    assert inputs["far"].numpy().tolist() == [[[1.5], [0.0]]]
+    assert inputs["none"].shape == (1, 2, 0)
+    np.testing.assert_array_equal(labels, [[1.0, np.nan]])

@@ -142,6 +142,17 @@ def test_a_file_stays_as_it_was_if_a_list_cannot_be_written(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_lists_of_other_widths_than_can_be_read_are_refused(tmp_path):
+    lists = [
+        data.ItemList(q, np.zeros(1), np.zeros([1, n], "f"), (q,)) for q, n in (("a", 2), ("b", 3))
+    ]
+    with pytest.raises(ValueError, match=r"must have 2 features, as the first. Received: 3"):
+        letor.write(tmp_path / "lists.txt", lists)
+    wide = data.ItemList("q", np.zeros(1), np.zeros([1, letor.MAX_FEATURES + 1], "f"), ("d",))
+    with pytest.raises(ValueError, match=r"at most 100000 features. Received: 100001"):
+        letor.text(wide)
+
+
 def test_parts_of_a_list_must_agree():
     with pytest.raises(ValueError, match=r"same items.*'labels': 2"):
         data.ItemList("q", np.zeros(2), np.zeros([1, 3]), ("a",))

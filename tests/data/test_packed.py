@@ -103,6 +103,13 @@ def test_parts_that_do_not_fit_are_an_error(features, message):
         read([good, example(**features)])
 
 
+@pytest.mark.parametrize("name", ["labels", "doc_ids"])
+@pytest.mark.parametrize("serialize", [packed.serialize, elwc.serialize])
+def test_parts_of_another_shape_are_not_written(serialize, name):
+    with pytest.raises(ValueError, match=rf"`{name}` must have length 2. Received: shape \(2, 3\)"):
+        serialize(np.ones([2, 2]), SPEC, **{name: np.ones([2, 3])})
+
+
 def test_bytes_that_are_no_list_are_an_error():
     with pytest.raises(tf.errors.InvalidArgumentError):
         read([b"\x0a\x7f"])

@@ -52,8 +52,9 @@ def test_the_items_stand_in_the_struct_of_a_sequence_example(text_format):
     assert [dim.size for dim in items.struct_domain.feature[1].shape.dim] == [2, 3]
 
 
-def test_a_feature_spec_comes_back_from_its_schema(text_format):
-    spec = FeatureSpec(5, features="x", label="y", doc_id="d", query_id="q")
+@pytest.mark.parametrize("names", [{"label": "y"}, {"label": "texts", "texts": "o"}])
+def test_a_feature_spec_comes_back_from_its_schema(text_format, names):
+    spec = FeatureSpec(5, features="x", doc_id="d", query_id="q", **names)
     made = schema.to_schema(spec)
 
     assert schema.feature_spec(made) == spec

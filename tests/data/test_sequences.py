@@ -171,7 +171,12 @@ def test_a_split_is_at_any_time() -> None:
     for time in (first, utc, utc.timestamp(), str(first), "2024-02-29T13:00:00.5+01:00"):
         before, later = sequences.split(time)
         assert (by_user(before), by_user(later)) == ({"u": ["2", "1"]}, {"u": ["0", "3"]})
-    assert len(sequences.split("2024-02-29")[0].users) == 1
+    for day in ("2024-02-29", "20240229"):
+        assert len(sequences.split(day)[0].users) == 1
+    with pytest.raises(
+        InputError, match=r"split: expected a day of the calendar. Received: '20240"
+    ):
+        sequences.split("20240230")
     for wrong in (float("nan"), None, "soon", float("inf")):
         with pytest.raises(InputError, match="split, row 0: 'time' must be a finite number or a t"):
             sequences.split(wrong)

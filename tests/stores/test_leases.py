@@ -12,6 +12,7 @@ import pytest
 
 from tests.stores.conftest import forget
 from tfrank_sel.data import leases, stores
+from tfrank_sel.pipelines.files import mirrors
 
 ALIVE = {"renewed": 0.2, "expired": 60.0}  # a machine may be busy for a while
 IMPATIENT = {"renewed": 0.2, "expired": 1.5}
@@ -141,3 +142,17 @@ def test_a_process_id_of_another_machine_or_container_says_nothing(bucket, proce
     began = time.monotonic()
     with leases.held(bucket, renewed=10.0, expired=0.5):
         assert time.monotonic() - began >= 0.5
+
+
+def test_what_is_no_lease_of_a_process_is_taken_over(bucket):
+    for name, content in (("x.json", b"{}"), ("00000001.json", b"")):
+        with stores.opened(f"{bucket}/{leases.FOLDER}/{name}", "wb") as file:
+            file.write(content)
+    with leases.held(bucket, renewed=10.0, expired=0.2):
+        assert stores.is_file(f"{bucket}/{leases.FOLDER}/00000002.json")
+
+
+def test_an_error_within_a_run_is_not_one_of_its_lease(bucket, tmp_path):
+    run = mirrors.Mirror(tmp_path / "run", f"{bucket}/run")
+    with pytest.raises(FileExistsError, match="of the body"), run.held():
+        raise FileExistsError("of the body")

@@ -75,6 +75,21 @@ def test_a_copy_of_a_file_to_itself_is_refused(folder, tmp_path):
             assert file.read() == b"one"
 
 
+def test_a_copy_that_fails_leaves_what_is_there(folder, tmp_path):
+    local = put(str(tmp_path / "a.txt"), b"one")
+    for missing in (str(tmp_path / "missing"), f"{folder}/missing"):
+        with pytest.raises(FileNotFoundError):
+            stores.copy(missing, local)
+    with pytest.raises(ValueError, match="another place"):
+        stores.copy(local, f"{local}/")
+    (tmp_path / "link").symlink_to("a.txt")
+    (tmp_path / "other").mkdir()
+    stores.copy(tmp_path / "link", tmp_path / "other" / "link/")
+    for path in (local, tmp_path / "other" / "link"):
+        assert pathlib.Path(path).read_bytes() == b"one"
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["a.txt", "link", "other"]
+
+
 def test_a_name_with_brackets_is_a_name_before_it_is_a_pattern(tmp_path):
     one, other = str(tmp_path / "log[1].csv"), str(tmp_path / "log1.csv")
     put(other, b"")

@@ -183,6 +183,8 @@ class Cache(Checked):
         """
         kind = self.parts[part]
         shape = (int(self.sizes.sum()), *kind.shape)
+        if 0 in shape:  # an empty file has no map
+            return np.zeros(shape, kind.dtype.as_numpy_dtype)
         return np.memmap(self.folder / part, kind.dtype.as_numpy_dtype, "r", shape=shape)
 
     @functools.cached_property
@@ -291,8 +293,8 @@ def _write(
             if taken := [name for name in inputs if name in _TAKEN or "/" in name]:
                 raise refusal("a part must have another name", taken)
             names = [*inputs, LABELS, WEIGHTS][: len(inputs) + len(others)]
-            arrays = map(np.asarray, (*inputs.values(), *others))
-            values = dict(zip(names, arrays, strict=True))
+            given = zip(names, (*inputs.values(), *others), strict=True)
+            values = {name: _array(name, x) for name, x in given}
             mask = values.pop("mask")
             kinds = {
                 name: _kind(f"batch {number}: {name!r}", x, mask) for name, x in values.items()
@@ -311,6 +313,14 @@ def _write(
     if not sum(map(len, sizes)):
         raise refusal("`batches` must have at least one list", "none")
     return np.concatenate(sizes), parts
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    """A part in the byte order of this machine; labels as floats, because NaN is their padding."""
+    array = np.asarray(values)
+    if name == LABELS and array.dtype.kind in "biu":
+        return array.astype(np.float32)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _kind(place: str, values: np.ndarray, mask: np.ndarray) -> tf.TensorSpec:

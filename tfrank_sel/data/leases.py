@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from tfrank_sel.data import stores
 
 _log = logging.getLogger(__name__)
 FOLDER = ".lease"
+_NAME = re.compile(r"/[0-9]{8}\.json$")
 _RENEWED = 10.0  # seconds between signs of life
 _EXPIRED = 45.0  # seconds without one after which another process may take over
 
@@ -69,7 +71,7 @@ def _place(folder: str, number: int) -> str:
 
 def _latest(folder: str) -> tuple[int, bytes | None]:
     """The number of the latest lease and what it says; 0 and None if there is none."""
-    files = stores.glob(stores.join(folder, FOLDER, "*.json"))
+    files = [x for x in stores.glob(stores.join(folder, FOLDER, "*.json")) if _NAME.search(x)]
     if not files:
         return 0, None
     number = int(files[-1].rpartition("/")[2].removesuffix(".json"))
@@ -85,7 +87,7 @@ def _ended(folder: str, expired: float) -> int:
     number, content = _latest(folder)
     if content is None:
         return number
-    owner = json.loads(content)
+    owner = _owner(content)
     # A run that was killed and is started again on its machine need not wait for `expired`.
     is_here = owner.get("processes") == _processes() != ""
     if is_here and not _lives(owner["process"]):
@@ -124,9 +126,18 @@ def _lives(process: int) -> bool:
 
 
 def _refused(folder: str, content: bytes) -> FileExistsError:
-    owner = json.loads(content)
-    who = f"process {owner['process']} of {owner['host']}"
-    return FileExistsError(f"{folder} is held by another process, {who}")
+    owner = _owner(content)
+    who = f", process {owner['process']} of {owner['host']}" if owner else ""
+    return FileExistsError(f"{folder} is held by another process{who}")
+
+
+def _owner(content: bytes) -> dict[str, Any]:
+    """What a lease says of its holder; nothing if it is no lease, such as an empty file."""
+    with contextlib.suppress(ValueError):
+        owner = json.loads(content)
+        if isinstance(owner, dict) and {"host", "process"} <= owner.keys():
+            return owner
+    return {}
 
 
 def _write(folder: str, number: int, sign: int, mode: str) -> None:

@@ -144,7 +144,8 @@ def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
         lists: The lists. All features are written, including zeros.
 
     Raises:
-        ValueError: If a query occurs twice, or a list is not as `text` requires.
+        ValueError: If a query occurs twice, lists differ in their number of features, or a list is
+            not as `text` requires.
         OSError: If the file cannot be written.
     """
     path = pathlib.Path(path)
@@ -152,11 +153,13 @@ def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
         created(path, replaces=True) as aside,
         gzip.open(aside, "wb") if path.suffix == ".gz" else aside.open("wb") as file,
     ):
-        seen: set[str] = set()
+        seen, width = set[str](), 0
         for item_list in lists:
             if item_list.query_id in seen:
                 raise refusal("a query must have one list", f"{item_list.query_id!r} again")
             seen.add(item_list.query_id)
+            if (got := item_list.features.shape[1]) != (width := width or got):
+                raise refusal(f"a list must have {width} features, as the first", got)
             file.write(text(item_list).encode())
 
 
@@ -164,9 +167,9 @@ def text(item_list: ItemList) -> str:
     """Returns the lines of one list in the form of `write`.
 
     Raises:
-        ValueError: If there is no item or no feature, an identifier is empty or contains white
-            space, a query identifier contains `#`, a label is negative, a label or feature is not
-            finite or beyond float32, or the list has texts, or weights other than 1.
+        ValueError: If there is no item, no feature or more than 100000, an identifier is empty or
+            contains white space, a query identifier contains `#`, a label is negative, a label or
+            feature is not finite or beyond float32, or the list has texts, or weights other than 1.
 
     Example:
         >>> features = np.array([[0.5, 0.0], [2.0, 1.0]], np.float32)
@@ -181,6 +184,8 @@ def text(item_list: ItemList) -> str:
     features, weights, texts = item_list.features, item_list.weights, item_list.texts
     if not features.size:
         raise refusal("a list must have items with features", features.shape)
+    if features.shape[1] > MAX_FEATURES:
+        raise refusal(f"a list must have at most {MAX_FEATURES} features", features.shape[1])
     if (texts is not None and texts.size) or (weights is not None and np.any(weights != 1.0)):
         expected = "LETOR holds labels and features alone, no texts and no weights other than 1"
         raise refusal(expected, f"those of {item_list.query_id!r}")

@@ -106,7 +106,8 @@ class Sequences:
 
         Args:
             time: The first time of the second part: a number, such as
-                `np.quantile(sequences.times, 0.9)`, or a date or time, also as a text in ISO 8601.
+                `np.quantile(sequences.times, 0.9)`, or a date or time, also as a text in ISO 8601
+                or of eight digits, such as `20240229`.
 
         Returns:
             The interactions before it, and the others.
@@ -114,8 +115,13 @@ class Sequences:
         Raises:
             InputError: If it is no time.
         """
-        first = formats.table({"time": [time]}, {"time": "time"}, place="split")["time"]
-        is_later = self.times >= _seconds(first)
+        first = _seconds(formats.table({"time": [time]}, {"time": "time"}, place="split")["time"])
+        times = self.times.astype(np.float64)
+        if isinstance(time, str) and np.array_equal(arrays.written_days(times), times):
+            first = arrays.written_days(first.astype(np.float64))  # unless times are such days, too
+            if np.isinf(first).any():
+                raise InputError("split", received("expected a day of the calendar", repr(time)))
+        is_later = self.times >= first
         return self._of(~is_later), self._of(is_later)
 
     def windows(self, max_length: int) -> Pair:

@@ -11,10 +11,11 @@ import collections
 import dataclasses
 import keyword
 import re
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
@@ -36,6 +37,7 @@ _GROUP, _PADDING = "tfrank_sel", "tfrank_sel.padding"
 # names that each `FeatureSpec` has, and tags of the features in its schema
 _ROLES = ("features", "label", "doc_id", "query_id")
 _MORE_ROLES = ("texts", "weight")  # which some have
+_NO_TEXTS = "tfrank_sel.texts="  # tag of a schema, before the name of texts of which there are none
 
 
 @register
@@ -95,8 +97,8 @@ class FeatureSpec(Configurable):
     def checked(
         self,
         features: Any,
-        labels: Sized | None = None,
-        doc_ids: Sized | None = None,
+        labels: npt.ArrayLike | None = None,
+        doc_ids: npt.ArrayLike | None = None,
         texts: Any = None,
         weights: Any = None,
     ) -> np.ndarray:
@@ -122,10 +124,11 @@ class FeatureSpec(Configurable):
         if features.ndim != 2 or features.shape[1] != self.num_features:
             shape = f"[list_size, {self.num_features}]"
             raise refusal(f"`features` must have shape {shape}", features.shape)
-        for name, values in (("labels", labels), ("doc_ids", doc_ids)):
-            if values is not None and len(values) != len(features):
-                raise refusal(f"`{name}` must have length {len(features)}", len(values))
         size = len(features)
+        for name, values in (("labels", labels), ("doc_ids", doc_ids)):
+            if values is not None and (given := np.shape(values)) != (size,):
+                got = given[0] if len(given) == 1 else f"shape {given}"
+                raise refusal(f"`{name}` must have length {size}", got)
         of_texts = (size, self.num_texts)
         if (self.num_texts or texts is not None) and np.shape(texts) != of_texts:
             raise refusal(f"`texts` must have shape {of_texts}", np.shape(texts))
@@ -328,6 +331,8 @@ def to_schema(features: ListFeatures | FeatureSpec) -> "schema_pb2.Schema":
     roles = {}
     if isinstance(features, FeatureSpec):
         roles = {getattr(features, role): [role] for role in (*_ROLES, *_MORE_ROLES)}
+        if not features.num_texts and features.texts != FeatureSpec.texts:
+            schema.annotation.tag.append(_NO_TEXTS + features.texts)
         features = features.named()
     top = schema.feature
     items = top.add(name=ITEMS, type=messages.STRUCT).struct_domain.feature
@@ -390,6 +395,9 @@ def feature_spec(schema: "schema_pb2.Schema") -> FeatureSpec:
             names = [field.name for field in of_role]
             raise refusal(f"`schema` must tag one feature {role!r}", names)
     by_role = {role: of_role[0].name for role, of_role in tagged.items() if of_role}
+    for tag in schema.annotation.tag:
+        if tag.startswith(_NO_TEXTS):
+            by_role.setdefault("texts", tag.removeprefix(_NO_TEXTS))
     num_features, num_texts = (
         sum(field.shape.dim[0].size for field in tagged[role]) for role in ("features", "texts")
     )

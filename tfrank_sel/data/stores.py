@@ -277,25 +277,28 @@ def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
         InputError: If a store cannot be reached or refuses.
     """
     is_local = not is_remote(path) and not is_remote(place)
-    folder, name = os.path.split(place)
+    folder, name = Path(place).parent, Path(place).name
     if os.fspath(path) == os.fspath(place) or (
         is_local and os.path.realpath(path) == os.path.join(os.path.realpath(folder), name)
     ):
         raise refusal("a copy must have another place", os.fspath(place))
-    if is_local:
-        # It may be a link: a copy into it would change the file that it is linked to.
-        remove(place)
-        try:
-            os.link(path, place)
-        except OSError:
-            shutil.copyfile(path, place)
+    if not is_remote(place):
+        # What is there may be a link, whose file must not change, and stays if the copy fails.
+        with scratch(folder) as aside:
+            copied = os.path.join(aside, "copy")
+            try:
+                os.link(os.path.realpath(path), copied)
+            except OSError:  # of a URL, or a disk without such links
+                with opened(path) as file, open(copied, "wb") as whole:
+                    shutil.copyfileobj(file, whole, 1 << 20)
+            os.replace(copied, folder / name)
         return
     if _scheme(path) == _scheme(place):
         with reached(os.fspath(path)) as (store, inside):
             store.cp_file(inside, filesystem(os.fspath(place))[1])
         return
-    with opened(path) as file, opened(place, "wb") as copied:
-        shutil.copyfileobj(file, copied, 1 << 20)
+    with opened(path) as file, opened(place, "wb") as sent:
+        shutil.copyfileobj(file, sent, 1 << 20)
 
 
 def _scheme(path: str | os.PathLike[str]) -> str:

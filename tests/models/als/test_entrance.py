@@ -63,6 +63,36 @@ def test_identifiers_with_large_gaps_are_refused(place):
         as_matrix(tuple(columns))
 
 
+def test_one_new_interaction_of_a_large_fit_is_no_gap():
+    count = 100_020
+    users, items = np.arange(count), np.zeros(count, int)
+    for fit, more in (
+        ({"user": users, "item": items}, {"user": [count - 1], "item": [1]}),
+        ((users, items), (users[-1:], items[-1:] + 1)),
+    ):
+        model = RGFactorizer(num_factors=1, sweeps=1, regularization=0.1).fit(fit)
+        model.partial_fit(more)
+        assert model.seen_[count - 1].nnz == 2
+
+
+@pytest.mark.parametrize("time", [["soon"] * 3, [None] * 3])
+def test_what_is_not_used_is_not_read(time):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"user": [0, 0, 1], "item": [0, 1, 1], "time": time})
+    frame["complex"] = [1j] * 3
+    frame["sparse"] = pd.arrays.SparseArray([0.0, 1.0, 0.0])
+    frame["rating"] = [1.0, 2.0, 3.0]
+    frame.insert(6, "title", ["x"] * 3)
+    frame.insert(6, "title", ["y"] * 3, allow_duplicates=True)
+    model = RGFactorizer(num_factors=1, sweeps=1, regularization=0.1)
+    for call in (model.fit, model.partial_fit):
+        with pytest.warns(UserWarning, match=r"columns \[.*'rating'\], which are left out"):
+            call(frame)
+    assert model.seen_.shape == (2, 2)
+    with pytest.raises(ValueError, match="'time' must be"):
+        RGFactorizer(num_factors=1, sweeps=1).fit(frame[["user", "item", "time"]])
+
+
 def test_a_user_without_interactions_is_refused():
     model = RGFactorizer(num_factors=2, sweeps=1).fit((np.array([0, 2]), np.array([0, 1])))
     with pytest.raises(ValueError, match=r"without interactions \[1\].*popular"):

@@ -205,7 +205,7 @@ def test_recommendations_come_from_the_items_that_are_allowed():
     model = factorizer().fit(TRIPLES)
     everything, scores = model.recommend([0, 3], k=5)
     allowed = np.array([4, 0, 3])
-    ids, found = model.recommend([0, 3], k=2, items=allowed)
+    ids, found = model.recommend([0, 3], k=2, items=np.append(allowed, allowed))
     for row, of_all in enumerate(everything):
         expected = [i for i in of_all if i in allowed][:2]
         assert ids[row].tolist() == expected + [-1] * (2 - len(expected))

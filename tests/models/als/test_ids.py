@@ -62,6 +62,31 @@ def test_integers_of_any_types_are_kept_exactly(of_fit, of_more):
     assert model.recommend(more - 3, k=2)[0].shape == (2,)
 
 
+def test_floats_that_do_not_hold_each_integer_are_no_ids():
+    model = RGFactorizer(num_factors=2, sweeps=1).fit({"user": [16777216, 12], "item": [0, 1]})
+    for users in (np.float32([16777217]), [np.float32(16777217)], np.float32(16777217)):
+        with pytest.raises(ValueError, match="without rounding"):
+            model.recommend(users)
+    for users in (np.float32([12]), [12.0], np.array([[12]], ">i4")[0], np.array(["12"])[:0]):
+        assert model.recommend(users, k=1)[0].shape == (len(users), 1)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
+def test_a_missing_id_is_refused_in_any_encoding(kind):
+    column = pa.array([1, None, 1], pa.int64()).cast(kind)
+    for users in (column, column.dictionary_encode(), pa.compute.run_end_encode(column)):
+        with pytest.raises(ValueError, match=r"interactions, row 1: 'user' must be .* nothing"):
+            read(pa.table({"user": users, "item": [0, 1, 2]}))
+
+
+@pytest.mark.parametrize("ids", [[1, 2], ["a", "b"]])
+def test_no_interactions_are_told_whatever_the_ids(ids):
+    model = RGFactorizer(num_factors=2, sweeps=1).fit({"user": ids, "item": ids})
+    for call in (model.partial_fit, model.fit):
+        with pytest.raises(ValueError, match=r"must have at least one\. Received: none"):
+            call({"user": [], "item": []})
+
+
 def test_integers_beyond_the_type_of_the_fit_are_refused():
     pd = pytest.importorskip("pandas")
     frames = [

@@ -204,7 +204,8 @@ class RGFactorizer(Configurable):
             ValueError: If interactions are malformed, shapes do not match, a system is singular, or
                 more than half of the validation is of other users or items.
         """
-        taken = read(interactions)
+        # of the regularization that is searched alone, the latest are held out
+        taken = read(interactions, timed=self.regularization is None and validation is None)
         known_ids = taken.numberings
         if known_ids[0] is not None and not isinstance(group, SingleProcess):
             raise refusal("Interactions of several processes must be indices", "a frame")
@@ -212,7 +213,8 @@ class RGFactorizer(Configurable):
         num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
         matrix.resize(matrix.shape[0], num_items)
         if validation is not None:
-            validation = as_matrix(read(validation, known_ids).among(known_ids), matrix.shape)
+            validation = read(validation, known_ids, timed=False)
+            validation = as_matrix(validation.among(known_ids), matrix.shape)
         held_out = validation
         strength = self.regularization
         if strength is None and isinstance(group, SingleProcess):
@@ -269,11 +271,12 @@ class RGFactorizer(Configurable):
             ValueError: If shapes do not match, or if a system is singular.
         """
         is_fitted = hasattr(self, "seen_")
-        taken = read(interactions, self._numberings if is_fitted else None)
-        matrix, factors, sizes = taken.matrix(), None, (0, 0)
+        taken = read(interactions, self._numberings if is_fitted else None, timed=False)
+        factors, sizes = None, self.seen_.shape if is_fitted else (0, 0)
+        matrix = taken.matrix(fitted=sizes)
         counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
         if is_fitted:
-            sizes, matrix = self.seen_.shape, merged(self.seen_, matrix)
+            matrix = merged(self.seen_, matrix)
             old, new = (self.user_factors_, self.item_factors_), self._random(matrix.shape)
             factors = [np.concatenate([old[x], new[x][len(old[x]) :]]) for x in (0, 1)]
         matrix.eliminate_zeros()

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import arrays, formats, table
-from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.models.als import retrieval
 from tfrank_sel.refusals import refusal
 
@@ -59,7 +58,8 @@ class Numbering:
             ValueError: If an id is of another type, or unknown.
         """
         values = np.asarray(given)
-        if values.dtype.kind not in "iu":
+        # an array has its type, which tells what its numbers hold; NumPy makes one type of a list
+        if values.dtype.kind not in "iu" and not hasattr(given, "dtype"):
             values = np.asarray(given, object)
         ids, codes = distinct(name, arrays.array(values.ravel()), name)
         rows = self.find(name, ids)
@@ -80,15 +80,17 @@ def distinct(name: str, column: Any, place: str) -> tuple[Ids, NDArray[np.int64]
         ValueError: If an id is missing or empty, or a number is no integer of 64 bits.
     """
     pa = arrays.arrow()
-    kind, bad = arrays.plain_type(column.type), list[Rejected]()
+    values = arrays.plain(column)
+    kind = values.type
+    if not len(values):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if arrays.is_text(kind):
-        texts, codes = arrays.encoded(arrays.plain(column).fill_null(""), sort=True)
-        formats.table({name: texts}, {"user": name}, rejected=bad)
-        if not bad:
+        texts, codes = arrays.encoded(values.fill_null(""), sort=True)
+        # sorted: an empty one is the first, and invalid ones follow each other
+        bounds = np.searchsorted(texts, np.array([arrays.INVALID, "\U00010000"], object))
+        if texts[0] and bounds[0] == bounds[1]:
             return texts, codes
-    if pa.types.is_integer(kind) and not column.null_count:
-        values = arrays.plain(column)
-    else:
+    if not pa.types.is_integer(kind) or values.null_count:
         values = formats.table(pa.table({name: column}), {"user": name}, place=place)["user"]
         if arrays.is_number(kind):
             values = table.numbered(pa.array(values, pa.string()))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,16 +37,27 @@ class Interactions:
     numberings: ids.Pair = (None, None)
     times: NDArray[Any] | None = None
 
-    def matrix(self, shape: tuple[int, int] | None = None) -> Matrix:
-        """Returns the gains as a CSR matrix, also those of 0; otherwise as `as_matrix`."""
+    def matrix(
+        self, shape: tuple[int, int] | None = None, fitted: tuple[int, int] = (0, 0)
+    ) -> Matrix:
+        """Returns the gains as a CSR matrix, also those of 0; otherwise as `as_matrix`.
+
+        Args:
+            shape: As in `as_matrix`.
+            fitted: The numbers of users and items of the fit, whose indices make no gaps.
+        """
         if sp.issparse(self.pairs):
             matrix = sp.csr_matrix(self.pairs.astype(_wide(self.pairs.dtype)), copy=True)
             if shape is not None and matrix.shape != tuple(shape):
                 raise refusal(f"`interactions` must have shape {tuple(shape)}", shape=matrix.shape)
         else:
             users, items, gains = self.pairs
-            _check_indices("user", users, None if shape is None else shape[0])
-            _check_indices("item", items, None if shape is None else shape[1])
+            if shape is None and not len(users):
+                raise refusal("`interactions` must have at least one", "none")
+            for side, (name, indices) in enumerate((("user", users), ("item", items))):
+                numbering = self.numberings[side]
+                known = fitted[side] if numbering is None else len(numbering.ids)
+                _check_indices(name, indices, None if shape is None else shape[side], known)
             matrix = sp.csr_matrix((gains.astype(_wide(gains.dtype)), (users, items)), shape=shape)
         matrix.sum_duplicates()
         if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0):
@@ -126,7 +138,7 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
         ValueError: If a user, an item or a gain is out of range, or columns differ in length.
     """
     if not isinstance(interactions, Interactions):
-        interactions = read(interactions)
+        interactions = read(interactions, timed=False)
         users, items = interactions.numberings
         if users is not None and items is not None:  # whose ids are indices
             of_users, of_items, gains = interactions.pairs
@@ -137,7 +149,11 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
 
 
 def read(
-    interactions: Any, fitted: ids.Pair | None = None, times: ArrayLike | None = None
+    interactions: Any,
+    fitted: ids.Pair | None = None,
+    times: ArrayLike | None = None,
+    *,
+    timed: bool = True,
 ) -> Interactions:
     """Reads interactions, and numbers the users and the items of a table.
 
@@ -148,6 +164,7 @@ def read(
             order. Ids are as in all tables: texts or integers, and 12.0 is 12.
         fitted: The ids of the fit, which new ones follow; None before it.
         times: Time of each interaction; the column `time` if None.
+        timed: Whether to read the column `time`.
 
     Raises:
         ImportError: If a table is given without pyarrow.
@@ -168,21 +185,36 @@ def read(
             type(interactions).__name__,
         )
     if pairs is None:
-        return _of_table(interactions, fitted or (None, None), times)
+        return _of_table(interactions, fitted or (None, None), times, timed and times is None)
     return Interactions(pairs, times=times)
 
 
-def _of_table(source: Any, fitted: ids.Pair, times: NDArray[Any] | None) -> Interactions:
+def _of_table(
+    source: Any, fitted: ids.Pair, times: NDArray[Any] | None, timed: bool
+) -> Interactions:
     try:
-        whole = table.of_frame(source)
+        if not _is_of_columns(source):
+            source = table.of_frame(source)
+        names = list(source) if _is_of_columns(source) else source.schema.names
+        roles = _roles([str(name) for name in names])
+        if not timed:
+            roles.pop("time", None)
+        whole = table.of_frame(source, names={*roles.values()})
     except TypeError as error:
         expected = (
             "`interactions` must be a SciPy sparse matrix, a frame or table with columns "
             "`user` and `item`, a tuple of arrays, or an array with one row per pair"
         )
         raise TypeError(received(expected, type(source).__name__)) from error
-    roles = _roles(whole)
     table.check(_PLACE, whole.schema.names, roles.values())
+    if "user" in names and "item" in names:
+        _warn_of_rest(source, [name for name in names if name not in (*_COLUMNS, "time")])
+    elif roles.get("gain", "gain") != "gain" and _are_times(whole[roles["gain"]]):
+        raise refusal(
+            "`interactions` must have gains as third column: rename columns to `user`, `item` "
+            "and `time`, or `gain`",
+            f"{roles['gain']!r}, such as {whole[roles['gain']][0]}",
+        )
     gains = np.ones(whole.num_rows, np.float32)
     if others := {role: name for role, name in roles.items() if role in ("gain", "time")}:
         values = formats.table(whole.select(list(others.values())), others, place=_PLACE).roles
@@ -198,30 +230,39 @@ def _of_table(source: Any, fitted: ids.Pair, times: NDArray[Any] | None) -> Inte
     return Interactions((users[0], items[0], gains), (users[1], items[1]), times)
 
 
-def _roles(whole: Any) -> dict[str, str]:
+def _is_of_columns(source: Any) -> bool:
+    """Whether a table is a mapping or a pandas frame, of which a column may not be convertible."""
+    return isinstance(source, Mapping) or hasattr(source, "iterrows")
+
+
+def _warn_of_rest(source: Any, names: list[str]) -> None:
+    """Warns of columns that are left out but may have been meant: those of numbers or times."""
+    if rest := _of_numbers(source, names):
+        warnings.warn(
+            f"`interactions` have columns {rest}, which are left out: rename a column to "
+            "`gain` or `time` if it is one, or pass only the columns to use",
+            stacklevel=5,
+        )
+
+
+def _of_numbers(source: Any, names: list[str]) -> list[str]:
+    """Those of some columns that are numbers or times; what cannot be converted is neither."""
+    try:
+        schema = table.of_frame(source, names=names).schema
+    except (TypeError, ValueError, NotImplementedError, OverflowError):
+        return [x for name in names for x in _of_numbers(source, [name])] if names[1:] else []
+    return [x.name for x in schema if _is_of_numbers(x.type)]
+
+
+def _roles(names: list[str]) -> dict[str, str]:
     """The column of each role of a table, by name or by order."""
-    names = whole.schema.names
     if {"user", "item"} <= set(names):
-        roles = {x: x for x in (*_COLUMNS, "time") if x in names}
-        rest = [x.name for x in whole.schema if x.name not in roles and _is_of_numbers(x.type)]
-        if rest:
-            warnings.warn(
-                f"`interactions` have columns {rest}, which are left out: rename a column to "
-                "`gain` or `time` if it is one, or pass only the columns to use",
-                stacklevel=5,
-            )
-        return roles
+        return {x: x for x in (*_COLUMNS, "time") if x in names}
     if len(names) not in (2, 3):
         raise refusal(
             "`interactions` must have columns `user`, `item` and maybe `gain`, or only "
             "columns of these, in this order: `frame[[users, items]]`",
             columns=names,
-        )
-    if names[2:] not in ([], ["gain"]) and _are_times(whole.column(2)):
-        raise refusal(
-            "`interactions` must have gains as third column: rename columns to `user`, `item` "
-            "and `time`, or `gain`",
-            f"{names[2]!r}, such as {whole.column(2)[0]}",
         )
     return dict(zip(_COLUMNS, names, strict=False))
 
@@ -289,7 +330,7 @@ def _wide(dtype: Any) -> type[np.floating]:
     return np.float32 if np.can_cast(dtype, np.float32) else np.float64
 
 
-def _check_indices(name: str, indices: NDArray[Any], count: int | None) -> None:
+def _check_indices(name: str, indices: NDArray[Any], count: int | None, known: int) -> None:
     if not np.issubdtype(indices.dtype, np.integer):
         raise refusal(f"`{name}` must be integers from 0, or ids in a frame", dtype=indices.dtype)
     if len(indices) and (indices.min() < 0 or (count is not None and indices.max() >= count)):
@@ -297,7 +338,7 @@ def _check_indices(name: str, indices: NDArray[Any], count: int | None) -> None:
             f"`{name}` must be from 0 to {'any' if count is None else count - 1}",
             f"from {indices.min()} to {indices.max()}",
         )
-    if count is None and len(indices) and indices.max() >= _GAPS * len(indices) + _FREE:
+    if count is None and len(indices) and indices.max() >= known + _GAPS * len(indices) + _FREE:
         raise refusal(
             f"`{name}` must be indices from 0 without large gaps",
             f"{len(indices)} interactions, indices up to {indices.max()}. Pass a frame: its "

@@ -70,7 +70,8 @@ def best_among(
     """
     if items is None:
         return best(users, factors, k, seen, num_threads)
-    items = np.atleast_1d(indices("items", items, len(factors)))
+    given = np.atleast_1d(indices("items", items, len(factors)))
+    items = given[np.sort(np.unique(given, return_index=True)[1])]  # each once, in their order
     seen = None if seen is None else seen[:, items].tocsr()
     ids, scores = best(users, factors[items], k, seen, num_threads)
     return np.append(items, -1).astype(np.int32)[ids], scores  # the last is what none has

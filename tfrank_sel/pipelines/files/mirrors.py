@@ -162,9 +162,13 @@ class Mirror:
 @contextlib.contextmanager
 def _leased(url: str) -> Iterator[None]:
     try:
-        with leases.held(url):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(leases.held(url))
+            except FileExistsError as error:  # those of the body are of other files
+                raise leases.LeaseError(f"{error}") from error
             yield
-    except (FileExistsError, leases.LeaseError) as error:
+    except leases.LeaseError as error:
         raise InputError(url, received("one process at a time can work on a run", error)) from error
 
 
