@@ -149,7 +149,7 @@ REFUSED = [
     ({"price": "cheap"}, {}, "item 1: 'price' must be .*number.* Received: 'cheap'"),
     ({"price": [1.0]}, {}, r"item 1: 'price' must be of type number.* Received: \[1.0\]"),
     ({"price": np.inf}, {}, "item 1: 'price' must be a finite number. Received: inf"),
-    ({"price": 10**400}, {}, "item 1: 'price' must be of type number.*Received: 10000"),
+    ({"price": 10**400}, {}, "item 1: 'price' must be a finite number.*Received: '10000"),
     ({"is_new": 2}, {}, "item 1: 'is_new' must be true or false. Received: '2'"),
     ({"brand": ["acme"]}, {}, "item 1: 'brand' must be of type category.* Received: "),
     ({"brand": object()}, {}, "item 1: 'brand' must be of type category.* Received: <object"),

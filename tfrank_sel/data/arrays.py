@@ -59,7 +59,7 @@ def array(column: Any, *, may_be_lists: bool = True) -> Any:
     """
     try:
         return uniform(column)
-    except (arrow().ArrowException, OverflowError, UnicodeError):
+    except (arrow().ArrowInvalid, arrow().ArrowTypeError, OverflowError, UnicodeError):
         items = list(column)
     pa = arrow()
     if may_be_lists and any(isinstance(x, list | tuple | np.ndarray) for x in items):
@@ -86,7 +86,7 @@ def uniform(column: Any) -> Any:
         return pa.array(items)
     except OverflowError:  # more than 63 bits
         return pa.array(items, pa.uint64())
-    except pa.ArrowException:
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array(items, from_pandas=True)  # with pandas' NA
 
 
@@ -345,7 +345,7 @@ def encoded(values: Any, *, sort: bool = False) -> tuple[np.ndarray, np.ndarray]
     codes = np.asarray(array.indices)
     if not sort:
         return distinct, codes.astype(np.int64)
-    order = np.argsort(distinct, kind="stable")
+    order = np.asarray(arrow().compute.array_sort_indices(array.dictionary), np.int64)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return distinct[order], rank[codes]

@@ -331,7 +331,7 @@ def of_frame(
         frame = source if len(kept) == len(there) else source.iloc[:, kept]
         try:
             return pa.Table.from_pandas(frame, preserve_index=False)
-        except (pa.ArrowException, OverflowError, TypeError):  # a column is of several types
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # a column is of several types
             source = {there[i]: frame.iloc[:, n] for n, i in enumerate(kept)}
     if not isinstance(source, Mapping):
         if not isinstance(source, Sequence) or not all(isinstance(x, Mapping) for x in source):

@@ -492,10 +492,10 @@ def _type(field: Any, column: Any) -> Feature | str:
         return Timestamp(parts=True)
     if _are_times(column, is_named=bool(_TIME.search(field.name))):
         return Timestamp(parts=True)
+    is_long = types.is_integer(kind) and arrays.arrow().compute.max(column).as_py() >= 2**63
     is_identifier = types.is_integer(kind) and bool(
-        is_encoded or _IDENTIFIER.search(field.name) or _are_hashes(column)
+        is_encoded or is_long or _IDENTIFIER.search(field.name) or _are_hashes(column)
     )
-    is_long = is_identifier and arrays.arrow().compute.max(column).as_py() >= 2**63
     if arrays.is_number(kind) and not is_identifier:
         return Number()
     if distinct > _MOST_DISTINCT * present:
