@@ -111,7 +111,7 @@ CONVERTED = {
     },
     # made data, decimals of a request, cells of a page
     "astype": {"data/synthetic.py", "pipelines/export/requests.py", "serving/rest/page.py"},
-    # paths, cells, positions, and the ids that a model returns
+    # paths, cells, positions, names of columns, and the ids that a model returns
     "str": {
         "commandline.py",
         "data/requests.py",
@@ -119,6 +119,7 @@ CONVERTED = {
         "export/inputs.py",
         "export/recommenders.py",
         "metrics/__main__.py",
+        "models/als/interactions.py",
         "pipelines/commands/runs.py",
         "serving/__main__.py",
         "serving/engine/interleaving.py",
@@ -214,10 +215,9 @@ def test_a_file_is_short_and_says_what_it_is() -> None:
 
 
 # of code, by package; whoever needs more takes away elsewhere, or says in the change why not. The
-# last rise: a client without TensorFlow, answers of engines that lack documents, sensitivity among
-# scores of one's own, times of sequences, identifiers and days that `config` proposes, refused
-# calls that change nothing, weights of `ItemSolver`, trees in graphs, encodings
-CEILINGS = {"tfrank_sel": 38_734, "tests": 34_904}
+# last rise: tables in memory, which had no rules, judgments of RankLib, counts of impressions, what
+# finds no partner, kinds of records that appear late, locks that exclude, writers that refuse
+CEILINGS = {"tfrank_sel": 39_439, "tests": 36_147}
 
 
 @pytest.mark.parametrize("folder", CEILINGS)

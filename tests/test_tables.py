@@ -468,14 +468,3 @@ CLICKED = {"action_name": "click", "event_attributes": {"object": {"object_id": 
 def test_each_command_that_reads_a_log_is_tried() -> None:
     tried = {command.split()[0] for command, _ in NUMBERED} | {"ubi"}
     assert {x.name or x.callback.__name__ for x in clicks_app.registered_commands} == tried
-
-
-def test_impressions_that_are_named_are_in_each_file_of_a_run(tmp_path) -> None:
-    rows = {name: pa.array(values) for name, values in LOG.items()}
-    parquet.write_table(pa.table(rows | {"seen": [1] * len(ROWS)}), tmp_path / "a.parquet")
-    parquet.write_table(pa.table(rows | {"shown": [1] * len(ROWS)}), tmp_path / "b.parquet")
-    files = [Source(str(tmp_path / x)) for x in ("a.parquet", "b.parquet")]
-    inputs = Inputs(files, Columns("query", "click", "item", ("n",)), {"train": 1.0})
-    for name in ("seen", "shown"):
-        with pytest.raises(InputError, match=f"expected a column '{name}'"):
-            corrected(inputs, Clicks(position="position", shown=name), tmp_path / name)

@@ -10,13 +10,16 @@ import tensorflow as tf
 from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
+from tests.test_tables import LOG, ROWS
 from tfrank_sel import clicks, data
-from tfrank_sel.data import synthetic
-from tfrank_sel.data.schema import Schema
+from tfrank_sel.data import InputError, synthetic
+from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.evaluation import clicks as by_clicks
 from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.ingestion.clicks import corrected
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 KEYS = {
     "data.query": "search",
@@ -255,3 +258,14 @@ def test_a_run_judges_its_order_by_the_clicks_of_the_log(tmp_path):
 def queries_of_test(output):
     shards = [str(x) for x in (output / "ingest" / "records").glob("test-*")]
     return [int(one.query_id) for one in stored_lists.lists(shards, data.FeatureSpec(1))]
+
+
+def test_impressions_that_are_named_are_in_each_file_of_a_run(tmp_path) -> None:
+    rows = {name: pa.array(values) for name, values in LOG.items()}
+    parquet.write_table(pa.table(rows | {"seen": [1] * len(ROWS)}), tmp_path / "a.parquet")
+    parquet.write_table(pa.table(rows | {"shown": [1] * len(ROWS)}), tmp_path / "b.parquet")
+    files = [Source(str(tmp_path / x)) for x in ("a.parquet", "b.parquet")]
+    inputs = Inputs(files, Columns("query", "click", "item", ("n",)), {"train": 1.0})
+    for name in ("seen", "shown"):
+        with pytest.raises(InputError, match=f"expected a column '{name}'"):
+            corrected(inputs, Clicks(position="position", shown=name), tmp_path / name)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import formats
-from tfrank_sel.data.arrays import EXACT, doubles, encoded, is_number, plain, plain_type
+from tfrank_sel.data.arrays import doubles, encoded, exact_below, is_number, plain, plain_type
 from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.table import Table, is_id, of_frame, readable
 from tfrank_sel.refusals import received, refusal
@@ -350,7 +350,7 @@ def _exact(column: Any) -> NDArray[Any] | None:
     if "int" in str(kind):
         return np.asarray(plain(column))
     values = doubles(column)
-    return values + 0.0 if (np.abs(values) < EXACT).all() else None  # -0 is 0
+    return values + 0.0 if (np.abs(values) < exact_below(column.type)).all() else None  # -0 is 0
 
 
 def codes_of(queries: ArrayLike) -> Integers:

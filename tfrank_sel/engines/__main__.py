@@ -137,18 +137,18 @@ def judgments(
     output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write.")],
 ) -> None:
     """Make a table of judgments: the mean rating of each query and document."""
-    ratings = judged_by.read(stores.expand(files))
-    table = judged_by.means(ratings)
+    judged = judged_by.read(stores.expand(files))
+    table = judged_by.table(judged)
     with created(output) as written:
         parquet.write_table(table, written)
-    several, alpha = judged_by.agreement(ratings)
+    alpha, several = judged_by.agreement(judged), sum(len(x.ratings) > 1 for x in judged)
     agree = "" if math.isnan(alpha) else f" (Krippendorff's alpha {alpha:.2f})"
     queries = len(table["query_id"].unique())
     print(
         f"{table.num_rows} documents of {queries} queries in {output}, "
         f"{several} judged more than once{agree}"
     )
-    if len(judges := dict.fromkeys(ratings["judge"].tolist())) > 1:
+    if len(judges := dict.fromkeys(judge for x in judged for judge in x.judges)) > 1:
         print(f"judges: {', '.join(judges)}")
 
 

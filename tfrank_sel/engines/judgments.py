@@ -7,15 +7,16 @@ that of a case has `rating` (ratings_controller.rb); the JSON of a book has `que
 in the demos of the plugins: lines of `4 qid:1 # 7555 Rambo`, under a heading `# qid:1: rambo`.
 """
 
+import collections
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfrank_sel import kept
-from tfrank_sel.data import arrays, formats, table
+from tfrank_sel.data import arrays, formats, table as data_table
 from tfrank_sel.data.formats.reader import Part, opened
 from tfrank_sel.data.formats.text import CsvReader, TsvReader, fields
 from tfrank_sel.data.rejections import InputError
@@ -35,14 +36,27 @@ _LINE = re.compile(r"(\S+)\s+qid:([^\s#]+)[^#]*#(?:\t\s*([^\t]+)\t|\s*(?:docid\s
 _Rating = tuple[int, Any, Any, str, Any]  # number of the row, query, document, judge, rating
 
 
-def read(paths: Sequence[str]) -> Table:
+class Judgment(NamedTuple):
+    """The ratings of a document for a query, by one or several judges.
+
+    Args:
+        query: The query, its text but in qrels.
+        document: The identifier of the document.
+        ratings: The ratings.
+        judges: Who gave each of them.
+    """
+
+    query: str
+    document: str
+    ratings: tuple[float, ...]
+    judges: tuple[str, ...]
+
+
+def read(paths: Sequence[str]) -> list[Judgment]:
     """Reads files by suffix: `.csv`, `.tsv` and `.json` as in this module, others as text.
 
     A document that is listed several times for a query, in one or several files, has all of the
     ratings. Documents without a rating are left out.
-
-    Returns:
-        A table with the roles `query`, `item`, `judge` and `rating`, one row for each rating.
 
     Raises:
         InputError: If a file is no such file, or has no rating.
@@ -61,45 +75,41 @@ def read(paths: Sequence[str]) -> Table:
         numbers, *values = zip(*found, strict=True)
         texts = ([arrays.text(x) for x in column] for column in values)
         columns = arrays.arrow().table(dict(zip(_ROLES, texts, strict=True)))
-        parts += table.read([(path, np.array(numbers), columns)], _ROLES, {})
-    return table.concatenated(parts)
+        parts += data_table.read([(path, np.array(numbers), columns)], _ROLES, {})
+    rows = data_table.concatenated(parts)
+    by_pair = collections.defaultdict[tuple[str, str], list[tuple[float, str]]](list)
+    for query, document, judge, rating in zip(*(rows[x].tolist() for x in _ROLES), strict=True):
+        by_pair[query, document].append((rating, judge))
+    return [Judgment(*pair, *zip(*given, strict=True)) for pair, given in by_pair.items()]
 
 
-def means(judgments: Table) -> Any:
+def agreement(judgments: Iterable[Judgment]) -> float:
+    """Returns Krippendorff's alpha of ratings as intervals: 1 for equal, 0 for random ratings.
+
+    NaN without a document of two ratings, or if all ratings are equal.
+
+    Example:
+        >>> both = [Judgment("q", "a", (1.0, 1.0), ("x", "y"))]
+        >>> both += [Judgment("q", "b", (3.0, 2.0), ("x", "y"))]
+        >>> round(agreement(both), 4)
+        0.7273
+    """
+    several = [np.array(x.ratings) for x in judgments if len(x.ratings) > 1]
+    ratings = np.concatenate(several) if several else np.zeros(1)
+    # the sum over pairs of their squared differences, which is 2 n**2 variances
+    observed = sum(len(x) ** 2 * x.var() / (len(x) - 1) for x in several) / len(ratings)
+    expected = ratings.var() * len(ratings) / max(len(ratings) - 1, 1)
+    return float(1.0 - observed / expected) if expected else float("nan")
+
+
+def table(judgments: Sequence[Judgment]) -> Any:
     """Returns an Arrow table of `query_id`, `doc_id` and `relevance`, the mean of the ratings."""
-    first, pair = _pairs(judgments)
     columns = {
-        "query_id": judgments["query"][first],
-        "doc_id": judgments["item"][first],
-        "relevance": np.bincount(pair, judgments["rating"]) / np.bincount(pair),
+        "query_id": [x.query for x in judgments],
+        "doc_id": [x.document for x in judgments],
+        "relevance": [float(np.mean(x.ratings)) for x in judgments],
     }
     return arrays.arrow().table(columns)
-
-
-def agreement(judgments: Table) -> tuple[int, float]:
-    """Returns how many documents have several ratings, and Krippendorff's alpha of these.
-
-    Alpha, of ratings as intervals, is 1 for equal and 0 for random ratings; NaN without such a
-    document, or if all of their ratings are equal.
-    """
-    pair, rating = _pairs(judgments)[1], judgments["rating"]
-    counts = np.bincount(pair)
-    several = counts[pair] > 1
-    mean = np.bincount(pair, rating) / counts
-    errors = (rating - mean[pair])[several] ** 2
-    # the sum over pairs of their squared differences, which is 2 n**2 variances
-    weights = (counts / np.maximum(counts - 1, 1))[pair][several]
-    expected = rating[several].var(ddof=1) if several.any() else 0.0
-    alpha = 1.0 - np.mean(weights * errors) / expected if expected else np.nan
-    return int((counts > 1).sum()), float(alpha)
-
-
-def _pairs(judgments: Table) -> tuple[np.ndarray, np.ndarray]:
-    """The first row of each query and document, and which of them each row is, `[rows]`."""
-    items, of_item = arrays.encoded(judgments["item"])
-    keys = arrays.encoded(judgments["query"])[1] * len(items) + of_item
-    pair = arrays.encoded(keys)[1]
-    return np.unique(pair, return_index=True)[1], pair
 
 
 def _of_columns(path: str) -> Iterator[_Rating]:
