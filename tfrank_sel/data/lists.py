@@ -1,5 +1,6 @@
 """Lists of items: the rows of a table, one list after the other."""
 
+import bisect
 import dataclasses
 import functools
 import itertools
@@ -151,14 +152,16 @@ class Lists:
         labels, weights, items = self.labels, self.weights, self.table["item"]
         features, texts = self.features, self.texts
         for query, (start, end) in zip(self.queries, self._ends, strict=True):
-            yield ItemList(
-                query,
-                labels[start:end],
-                features[start:end],
-                identifiers(query, items[start:end]),
-                None if texts is None else texts[start:end],
-                None if weights is None else weights[start:end],
+            one = object.__new__(ItemList)  # its parts agree; checks would take half of the time
+            vars(one).update(
+                query_id=query,
+                labels=labels[start:end],
+                features=features[start:end],
+                doc_ids=identifiers(query, items[start:end]),
+                texts=None if texts is None else texts[start:end],
+                weights=None if weights is None else weights[start:end],
             )
+            yield one
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
@@ -177,11 +180,11 @@ class Lists:
 
     def pieces(self, items: int) -> "Iterator[Lists]":
         """Yields consecutive lists, as many as have so many items or more."""
-        start = 0
+        start, offsets = 0, self.offsets.tolist()
         while start < len(self):
-            end = int(np.searchsorted(self.offsets, self.offsets[start] + items))
-            lists = slice(start, max(min(end, len(self)), start + 1))
-            rows = slice(self.offsets[start], self.offsets[lists.stop])
+            end = bisect.bisect_left(offsets, offsets[start] + items, start + 1)
+            lists = slice(start, min(end, len(self)))
+            rows = slice(offsets[start], offsets[lists.stop])
             context = {name: values[lists] for name, values in self.context.items()}
             yield Lists(self.table.take(rows), self.sizes[lists], self.queries[lists], context)
             start = lists.stop
@@ -316,7 +319,7 @@ def adjacent(
         else:
             table = concatenated(run[1])
             sizes = np.diff(_starts(table), append=len(table))
-            yield Lists.of_rows(table, sizes, schema)
+            yield from Lists.of_rows(table, sizes, schema).pieces(1)
 
 
 def _starts(table: Table) -> np.ndarray:
