@@ -217,7 +217,7 @@ def test_a_file_is_short_and_says_what_it_is() -> None:
 # of code, by package; whoever needs more takes away elsewhere, or says in the change why not. The
 # last rise: tables in memory, which had no rules, judgments of RankLib, counts of impressions, what
 # finds no partner, kinds of records that appear late, locks that exclude, writers that refuse
-CEILINGS = {"tfrank_sel": 39_442, "tests": 36_150}
+CEILINGS = {"tfrank_sel": 39_419, "tests": 36_150}
 
 
 @pytest.mark.parametrize("folder", CEILINGS)

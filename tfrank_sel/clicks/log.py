@@ -321,11 +321,10 @@ def read(
         most = "`shown`" if "shown" in table.roles else "1"
         for row in np.flatnonzero(beyond).tolist():
             reason = received(f"`click` must be from 0 to {most}", table["clicks"][row])
+            fault = table.rejected(row, reason)
             if rejected is None:
-                raise InputError(table.place_of(row), reason)
-            files, rows = table.place
-            file = files if isinstance(files, str) else files[row]
-            rejected.append(Rejected(file, "row", int(rows[row]), reason))
+                raise fault.error()
+            rejected.append(fault)
         table = table.take(~beyond) if beyond.any() else table
     if not len(table):
         place = (formats.paths_of(source) or ["log"])[0]

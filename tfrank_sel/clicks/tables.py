@@ -170,19 +170,20 @@ def joined_credits(
     for place, row in formats.dicts(logs, (), "jsonl"):
         try:
             kind = kind or next((x for x in ("hits", "credits") if x in row), "teams")
-            session = _text(place, row, "session")
+            session = identifier(place, "session", row["session"])
             if kind == "hits":
                 # ABTestSearchTransportAction.mapHit, search-relevance#511
-                items = [_text(place, x, "_id") for x in row["hits"]]
-                of = [_text(place, x, "_search_configuration_id") for x in row["hits"]]
+                items = [identifier(place, "_id", x["_id"]) for x in row["hits"]]
+                name = "_search_configuration_id"
+                of = [identifier(place, name, x[name]) for x in row["hits"]]
                 values = [teams.setdefault(x, 1.0 - 2.0 * len(teams)) for x in of]
             else:
                 values = [{0: 1.0, 1: -1.0}[x] if kind == "teams" else float(x) for x in row[kind]]
-                items = [_text(place, {"items": x}, "items") for x in row["items"]]
+                items = [identifier(place, "items", x) for x in row["items"]]
             # without its name, lists of the same items are of one query
             query = "\0".join(sorted(items))
             if "query" in roles:
-                query = _text(place, row, roles["query"])
+                query = identifier(place, roles["query"], row[roles["query"]])
             queries.setdefault(session, query)
             shown = won.setdefault(session, set())
             pairs = zip(items, values, strict=True)
@@ -195,12 +196,10 @@ def joined_credits(
     if not each:
         raise InputError(clicked[0], received("expected a click", "none"))
     listed = {(session, item) for session, pairs in won.items() for item, _ in pairs}
-    lost = next(
-        (f"{item} of {session}" for session, item in each if (session, item) not in listed), ""
-    )
     is_listed = np.array([pair in listed for pair in each])
     of_logs = f"the items of the sessions of {logs[0]}"
-    tell_partners(f"clicks of {clicked[0]}", is_listed, of_logs, lost)
+    told = [f"{item} of {session}" for session, item in each]
+    tell_partners(f"clicks of {clicked[0]}", is_listed, of_logs, told)
     sums = np.array([sum(credit for _, credit in x) for x in won.values()])
     names = np.array([queries[x] for x in won], object)
     is_told = "query" in roles or len(set(queries.values())) > 1
@@ -209,8 +208,3 @@ def joined_credits(
         return Credits(sums, kind == "teams", of_sessions)
     first, second = _two(logs[0], teams)
     return Credits(teams[first] * sums, True, of_sessions, (first, second))
-
-
-def _text(place: str, row: Mapping[str, Any], name: str) -> str:
-    """An identifier, which a row must have: those without one would be joined."""
-    return identifier(place, name, row[name])

@@ -133,11 +133,11 @@ class Table:
             self.left_out,
         )
 
-    def place_of(self, row: int, unit: str = "row") -> str:
-        """Returns the place of a row for a message, by its index."""
+    def rejected(self, row: int, reason: str, unit: str = "row") -> Rejected:
+        """Returns a row, by its index, as a rejected one."""
         files, numbers = self.place
         file = files if isinstance(files, str) else files[row]
-        return Rejected(file, unit, int(numbers[row]), "").place
+        return Rejected(file, unit, int(numbers[row]), reason)
 
     def typed(self) -> Any:
         """Returns `columns` with texts as values of their `kinds`, if these have the same texts.
@@ -184,8 +184,8 @@ def read(
         roles = {x: y for x, y in asked.items() if x not in optional or _has_values(table, y)}
         if given and (lacking := given ^ {*roles}):
             name = asked[min(lacking)]
-            place = Rejected(path, "row", int(places[0]), "").place
-            raise InputError(place, f"expected a column {name!r} in all rows, or in none")
+            reason = f"expected a column {name!r} in all rows, or in none"
+            raise Rejected(path, "row", int(places[0]), reason).error()
         given |= {*roles}
         with readable(path):
             values = {role: ROLES[role].convert(table[name]) for role, name in roles.items()}
@@ -385,14 +385,16 @@ def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]
             raise InputError(place, received(expected, kind))
 
 
-def tell_partners(what: str, has_partner: ArrayLike, others: str, example: str = "") -> None:
+def tell_partners(
+    what: str, has_partner: ArrayLike, others: str, names: Sequence[str] | np.ndarray = ()
+) -> None:
     """Warns of those that found no partner in another table; more than half is an error.
 
     Args:
         what: What they are, such as `clicks`.
         has_partner: Whether each found one.
         others: Where the partners are, such as `the sessions of log.jsonl`.
-        example: One of those without a partner.
+        names: Their names, of which the first without a partner is told.
 
     Raises:
         ValueError: If more than half have no partner.
@@ -400,8 +402,8 @@ def tell_partners(what: str, has_partner: ArrayLike, others: str, example: str =
     has = np.asarray(has_partner, bool)
     count, lost = len(has), int(np.sum(~has))
     of = f"{lost} of {count} {what}"
-    if lost and example:
-        of += f", such as {example!r},"
+    if lost and len(names):
+        of += f", such as {names[int(has.argmin())]!r},"
     if 2 * lost > count:
         raise refusal(f"at least half of the {what} must be among {others}", f"{of} are not")
     if lost:

@@ -264,9 +264,8 @@ def _asked(index: Engine, judged: formats.Table, missing: float, **ranker: str) 
     with typer.progressbar(length=count, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         found = logged.ask(index, judged, missing, bar.update, **ranker)
     there = np.isin(np.arange(count), found.rows)
-    lost = judged["item"][int(there.argmin())]
     with told(print):
-        tell_partners("documents", there, f"those of {index.place}", lost)
+        tell_partners("documents", there, f"those of {index.place}", judged["item"])
     return found
 
 

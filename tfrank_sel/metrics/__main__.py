@@ -208,10 +208,9 @@ def _slices(
     rows = formats.table(path, {"query": "query_id", "slice": column}, format=form, rejected=[])
     slices = dict(zip(rows["query"].tolist(), rows["slice"].tolist(), strict=True))
     there = {*listed}
-    unknown = [x for x in judged if x not in there]
-    if 2 * len(unknown) > len(judged):
-        has_row = [x in there for x in judged]
-        table.tell_partners("queries", has_row, f"those of {path}", unknown[0])
+    has_row = [x in there for x in judged]
+    if 2 * sum(has_row) < len(judged):
+        table.tell_partners("queries", has_row, f"those of {path}", [*judged])
     if lacking := [x for x in judged if x not in slices]:
         of = f"{len(lacking)} of {len(judged)} queries, such as {lacking[0]!r},"
         with told():

@@ -61,8 +61,7 @@ def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
         FileError: At the first line that is not of this form or judges a document again, or if the
             file cannot be read or is empty.
     """
-    form = "query iteration document relevance"
-    return _read(path, form, 3, _integer, "judges")
+    return _read(path, "query iteration document relevance", 3, _integer, "judges")
 
 
 def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
@@ -75,8 +74,7 @@ def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
         FileError: At the first line that is not of this form or retrieves a document again, or if
             the file cannot be read or is empty.
     """
-    form = "query Q0 document rank score tag"
-    return _read(path, form, 4, _finite, "retrieves")
+    return _read(path, "query Q0 document rank score tag", 4, _finite, "retrieves")
 
 
 @checked
@@ -231,11 +229,7 @@ def _cutoffs(name: str, argument: str) -> list[int]:
 
 
 def _read(
-    path: str | pathlib.Path,
-    form: str,
-    at: int,
-    parse: Callable[[str], T],
-    verb: str,
+    path: str | pathlib.Path, form: str, at: int, parse: Callable[[str], T], verb: str
 ) -> dict[str, dict[str, T]]:
     """Reads the field `at` of each line that is neither blank nor a comment, by query and document.
 

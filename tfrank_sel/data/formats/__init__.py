@@ -159,8 +159,9 @@ def read(
             for query, row in zip(found.queries, found.offsets.tolist(), strict=False):
                 if query in seen:
                     expected = "the rows of a query must be adjacent"
-                    place = found.table.place_of(row, "line" if kind.is_distinct else "row")
-                    raise InputError(place, received(expected, f"{query!r} again"))
+                    unit = "line" if kind.is_distinct else "row"
+                    reason = received(expected, f"{query!r} again")
+                    raise found.table.rejected(row, reason, unit).error()
                 seen.add(query)
         yield from found
 

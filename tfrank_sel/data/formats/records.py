@@ -378,21 +378,8 @@ def _rows(
         value = of_items(name)[row].tolist()
         return None if value == MISSING_INTEGER else value
 
-    items, weights = _texts(of_items(schema.columns.doc_id))[:, 0], rows.weights(measures)
-    ids = {schema.columns.query: queries, schema.columns.doc_id: items}
-    return Table(
-        place,
-        {
-            "query": queries,
-            "item": items,
-            "label": measures["label"],
-            **({} if weights is None else {"weight": weights}),
-        },
-        features,
-        matrix,
-        {},
-        rows.faults(schema, measures, features, matrix, stored, ids),
-    )
+    ids = {"query": queries, "item": _texts(of_items(schema.columns.doc_id))[:, 0]}
+    return rows.table_of(place, schema, measures, (features, matrix), ids, {}, stored)
 
 
 def list_features(of_file: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:

@@ -37,6 +37,34 @@ def checked(chunks: Iterable[Table | Rejected], unit: str = "row") -> Iterator[T
         yield table.take(np.delete(np.arange(len(numbers)), list(bad))) if bad else table
 
 
+def table_of(
+    place: tuple[str, np.ndarray],
+    schema: Schema,
+    measures: Mapping[str, np.ndarray],
+    matrices: tuple[np.ndarray, np.ndarray | None],
+    ids: Mapping[str, np.ndarray],
+    context: Mapping[str, np.ndarray],
+    value_of: Callable[[str, int], Any],
+) -> Table:
+    """Returns rows of items, with their faults.
+
+    Args:
+        place: As in `Table`.
+        schema: As in `faults`.
+        measures: As in `faults`.
+        matrices: Numbers and texts, as in `faults`.
+        ids: Values of the roles `query` and `item`.
+        context: As in `Table`.
+        value_of: As in `faults`.
+    """
+    roles, product = {**ids, "label": measures["label"]}, weights(measures)
+    if product is not None:
+        roles["weight"] = product
+    named = {schema.columns.query: ids["query"], schema.columns.doc_id: ids["item"]}
+    bad = faults(schema, measures, *matrices, value_of, named)
+    return Table(place, roles, *matrices, context, bad)
+
+
 def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Returns the weights of items: `weight * list_weight`, divided by `propensity` for positives.
 

@@ -294,33 +294,19 @@ def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Table
             texts[:, span] = read(name, arrays.texts, feature)
         else:
             features[:, span] = read(name, arrays.numbers, feature)
-    named = [x for x in (columns.query, columns.doc_id) if x in table.schema.names]
-    ids = {name: read(name, arrays.strings) for name in named}
     nothing = np.full(len(features), "", object)
-    weights = rows.weights(measures)
-    return Table(
-        place,
-        {
-            "query": ids.get(columns.query, nothing),
-            "item": ids.get(columns.doc_id, nothing),
-            "label": measures["label"],
-            **({} if weights is None else {"weight": weights}),
-        },
-        features,
-        texts,
-        {
-            name: read(name, arrays.floats if is_number else arrays.strings)
-            for name, is_number in schema.context.items()
-        },
-        rows.faults(
-            schema,
-            measures,
-            features,
-            texts,
-            lambda name, row: table[name][row].as_py(),
-            ids,
-        ),
-    )
+    named = {"query": columns.query, "item": columns.doc_id}
+    there = table.schema.names
+    ids = {x: read(y, arrays.strings) if y in there else nothing for x, y in named.items()}
+    context = {
+        name: read(name, arrays.floats if is_number else arrays.strings)
+        for name, is_number in schema.context.items()
+    }
+
+    def value_of(name: str, row: int) -> Any:
+        return table[name][row].as_py()
+
+    return rows.table_of(place, schema, measures, (features, texts), ids, context, value_of)
 
 
 def propose(
