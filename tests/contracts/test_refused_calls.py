@@ -37,7 +37,7 @@ NAN = pd.DataFrame({"user": ["new"], "item": ["i1"], "gain": [np.nan]})
 # of each stage: the interactions, the validation, the weights, the factors, the sweeps, the end
 REFUSALS = {
     "columns": lambda model: model.fit(OTHER[["user"]]),
-    "validation": lambda model: model.fit(OTHER, OTHER.replace({"u1": "nobody"})),
+    "validation": lambda model: model.fit(OTHER, OTHER.replace({"user": {f"u{k}": "nobody" for k in (1, 2, 3, 4)}})),
     "list_weights": lambda model: model.fit(OTHER, list_weights=[1.0, 1.0]),
     "factors": lambda model: model.fit(OTHER, factors=(np.ones([6, 3]), np.ones([11, 3]))),
     "gain": lambda model: model.partial_fit(NAN),
