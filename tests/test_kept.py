@@ -285,6 +285,42 @@ def test_another_kind_and_a_newer_form_are_refused(table, tmp_path):
         Cache.load(tmp_path / "cache")
 
 
+# names from elsewhere, such as keys of a store or digests that somebody sent
+OUTSIDE = ("", "..", ".", "/etc/x", "../x", "a/../../x", "a//x", "a/./x", "a\nx", "a\x1b[31m", "x/")
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_name_leads_to_no_other_folder(name, table, tmp_path):
+    with pytest.raises(ValueError, match="the name of a file must stay in its folder"):
+        kept.inside(tmp_path, name)
+    table["cache"].write(tmp_path / "cache")
+    place = tmp_path / "cache" / kept.DIGESTS
+    record = json.loads(place.read_text())
+    record["files"][name] = [0, ""]
+    place.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"digests\.json: .* must stay in its folder"):
+        Cache.load(tmp_path / "cache")
+
+
+def test_what_is_no_file_is_not_read(table, tmp_path):
+    table["cache"].write(tmp_path / "cache")
+    name = next(x for x in tree(tmp_path / "cache") if x != kept.DIGESTS)
+    (tmp_path / "cache" / name).unlink()
+    os.mkfifo(tmp_path / "cache" / name)  # whose reader waits for ever
+    with pytest.raises(ValueError, match=f"{name}: must be the file that was written"):
+        Cache.load(tmp_path / "cache")
+
+
+def test_a_file_that_is_replaced_keeps_its_rights_and_links(tmp_path):
+    (tmp_path / "x").write_text("old")
+    (tmp_path / "x").chmod(0o640)
+    (tmp_path / "link").symlink_to("x")
+    stores.write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "x").read_text() == "new"
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o640
+
+
 def test_a_file_that_two_write_at_once_is_written_by_one(tmp_path):
     with locks.created(tmp_path / "x", replaces=True) as written:
         written.write_text("first")

@@ -4,6 +4,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from tfrank_sel.version import __version__
 
 DIGESTS = "digests.json"
 _FORM = 1  # of this file
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
 Digests = Mapping[str, tuple[int, str]]  # size and digest of each file, by its name
 
 
@@ -42,6 +45,21 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
         text, _, _ = str(error).partition("Stack trace:")  # which XGBoost appends
         reason = " ".join(text.split()) or type(error).__name__
         raise refusal(f"{os.fspath(path)}: expected {expected}", reason) from error
+
+
+def inside(folder: str | os.PathLike[str], name: str) -> Path:
+    """Returns the path of a file in a folder, by a name that comes from elsewhere.
+
+    Args:
+        folder: The folder.
+        name: Names of folders in it, if any, and of the file, with `/` between them.
+
+    Raises:
+        ValueError: If the name has an empty part, `.`, `..` or a control character.
+    """
+    if {"", ".", ".."} & {*name.split("/")} or _CONTROL.search(name):
+        raise refusal("the name of a file must stay in its folder", repr(name))
+    return Path(folder, name)
 
 
 @contextlib.contextmanager
@@ -78,26 +96,28 @@ def check(path: Path, kind: str) -> None:
         OSError: If a file is missing or cannot be read.
         ValueError: If a file differs, or the folder holds something else. The error names the file.
     """
-    place = path / DIGESTS
-    if not place.exists() and path.is_dir():
+    listed = path / DIGESTS
+    if not listed.exists() and path.is_dir():
         return
-    with reading(place, f"the digests of a {kind}"):
-        record = json.loads(place.read_text(encoding="utf-8"))
-        files = {str(name): (int(size), str(x)) for name, (size, x) in record["files"].items()}
+    with reading(listed, f"the digests of a {kind}"):
+        record = json.loads(listed.read_text(encoding="utf-8"))
+        files = {inside(path, x): (int(y), str(z)) for x, (y, z) in record["files"].items()}
         given = record["kind"]
         form, version = int(record["form"]), record["version"]
     if form > _FORM:
-        raise refusal(f"{place}: needs tfrank_sel {version} or later", __version__)
+        raise refusal(f"{listed}: needs tfrank_sel {version} or later", __version__)
     if given != kind:
         raise refusal(f"{path}: expected a {kind}", f"a {given}")
-    for name, (size, hashed) in files.items():
-        with open(path / name, "rb") as file:
-            got = os.fstat(file.fileno()).st_size
-            if got != size:
-                expected = f"{path / name}: must have the {size} bytes that were written"
-                raise refusal(expected, f"{got} bytes")
+    for place, (size, hashed) in files.items():
+        found = place.stat()
+        if not stat.S_ISREG(found.st_mode):  # whose content may have no end, as of a pipe
+            raise refusal(f"{place}: must be the file that was written", "no regular file")
+        if found.st_size != size:
+            expected = f"{place}: must have the {size} bytes that were written"
+            raise refusal(expected, f"{found.st_size} bytes")
+        with place.open("rb") as file:
             if digest(file) != hashed:
-                expected = f"{path / name}: must have the content that was written"
+                expected = f"{place}: must have the content that was written"
                 raise refusal(expected, "another content")
 
 

@@ -28,7 +28,8 @@ def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
 
     Args:
         path: The file or folder.
-        replaces: Whether a file may exist, and is replaced.
+        replaces: Whether a file may exist, and is replaced: the one that a link names, by one with
+            its rights.
 
     Yields:
         A path in the same file system to write; renamed at the end, once all of it is on disk.
@@ -46,6 +47,8 @@ def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
         ...     os.listdir(folder)
         ['out']
     """
+    if replaces and path.is_symlink():
+        path = path.resolve()
     with claimed(path.with_name(f".{path.name}.partial")) as written:
         if path.exists() and not replaces:
             raise FileExistsError(received("`path` must not exist", path))
@@ -61,6 +64,8 @@ def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
                 raise
             number = error.errno or errno.EIO
             raise OSError(number, error.strerror or f"{error}", f"{path}") from error
+        if path.exists():
+            shutil.copymode(path, written)
         written.replace(path)
         flush(path.parent)
 

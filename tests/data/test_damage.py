@@ -55,6 +55,8 @@ DAMAGE = {
         b'{"query_id": 9007199254740993.0, "relevance": 1, "x": 1}',
         b'{"relevance": 1, "x": 1}',
         b'{"query_id": 5, "relevance": [1], "x": 1}',
+        b'{"query_id": 5, "relevance": 1, "x": 1, "y": ' + b"[" * 65 + b"]" * 65 + b"}",
+        b'{"query_id": 5, "y": ' + b'{"a":' * 100_000,  # which ends pyarrow's reader
     ],
     "txt": [b"1 qid:5 1:NaN 2:1", b"1 qid:5 9:inf", b"x", b"1 qid:\xff 1:1", b"1 qid:5 0:1"],
 }
@@ -174,3 +176,19 @@ def test_the_order_of_files_changes_neither_types_nor_features(tmp_path, suffix)
     assert features == {"x": Number(), "y": Number(), "device": Category()}
     assert left_out == {}
     assert layout.names == ["x", "y"]
+
+
+def test_brackets_in_texts_and_beside_each_other_are_not_deep(tmp_path):
+    rows = [{**ROWS[0], "y": "[{" * 99 + '\\"]'}, {**ROWS[1], "more": [[k] for k in range(99)]}]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n".join(jsonl(rows)))
+    read = formats.table(path, {"query": "query_id"}, others=True)
+    assert read.columns["y"].to_pylist() == [rows[0]["y"], "7"]
+
+
+def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfrank_sel.data.lines.PART", 1000)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"query_id": "a"}\n{"query_id": "' + b"x" * 2000)
+    with pytest.raises(InputError, match=r"a\.jsonl: expected lines of at most 1000 bytes"):
+        formats.table(path, {"query": "query_id"})

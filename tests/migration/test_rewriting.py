@@ -2,6 +2,7 @@
 
 import operator
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -178,3 +179,19 @@ def test_the_command_names_a_file_that_it_cannot_rewrite(
         run(monkeypatch, file)
     assert stopped.value.code == 2
     assert f"Cannot rewrite {file}: " in capsys.readouterr().err
+
+
+def test_a_file_that_finds_no_room_is_as_it_was(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "train.py"
+    before = HEAD + "loss = tfr.keras.losses.ApproxNDCGLoss()\n" + "x = 1\n" * 2000
+    file.write_text(before)
+    limited = (
+        "import resource, signal, sys; from tfrank_sel.migration.__main__ import main; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); main()"
+    )
+    command = [sys.executable, "-B", "-c", limited, "--write", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, file.read_text()) == (2, before)
+    assert f"Cannot rewrite {file}: " in done.stderr
+    assert list(tmp_path.iterdir()) == [file]

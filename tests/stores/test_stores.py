@@ -142,3 +142,13 @@ def test_a_store_out_of_reach_is_one_line(bucket, monkeypatch):
         stores.find(bucket)
     assert "the store must be within reach. Received: Could not connect" in str(told.value)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("key", ["../../../../owned.txt", "/owned.txt", "a/../../owned.txt"])
+def test_a_key_names_no_place_outside_of_the_cache(bucket, key, tmp_path):
+    client, name = s3fs.S3FileSystem(), bucket.removeprefix("s3://")
+    client.pipe(f"{name}/1/saved_model.pb", b"x")
+    client.call_s3("put_object", Bucket=name, Key=f"1/{key}", Body=b"x")
+    with pytest.raises(InputError, match=f"{bucket}/1: the name of a file must stay in its folder"):
+        stores.near_folder(f"{bucket}/1")
+    assert not [*tmp_path.rglob("owned*")]

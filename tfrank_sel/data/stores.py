@@ -489,11 +489,14 @@ def near_folder(path: str | os.PathLike[str]) -> str:
 
 def fetch(url: str, names: Sequence[str], folder: str | os.PathLike[str]) -> None:
     """Copies files of a folder of a store, by their names in it, to a folder on this machine."""
-    places = [os.path.join(folder, name) for name in names]
-    for parent in {os.path.dirname(place) for place in places}:
-        os.makedirs(parent, exist_ok=True)
+    try:
+        places = [kept.inside(folder, name) for name in names]
+    except ValueError as error:
+        raise InputError(url, f"{error}") from error
+    for parent in {place.parent for place in places}:
+        parent.mkdir(parents=True, exist_ok=True)
     with reached(url) as (store, inside):
-        store.get([join(inside, name) for name in names], places)
+        store.get([join(inside, name) for name in names], [*map(str, places)])
 
 
 def write_text(path: str | Path, text: str) -> None:

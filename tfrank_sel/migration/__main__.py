@@ -5,6 +5,7 @@ import difflib
 import pathlib
 import sys
 
+from tfrank_sel.locks import created
 from tfrank_sel.refusals import needed
 
 with needed("tfrank-sel-migrate", "migrate"):
@@ -42,7 +43,8 @@ def _migrate(file: pathlib.Path, is_written: bool) -> int:
     old = file.read_bytes()
     new = rewritten(file.name, old)
     if is_written and new != old:
-        file.write_bytes(new)
+        with created(file, replaces=True) as written:
+            written.write_bytes(new)
     elif not is_written:
         before, after = (_lines(text) for text in (old, new))
         print("".join(difflib.unified_diff(before, after, str(file), str(file))), end="")

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -23,6 +24,8 @@ from tfrank_sel.refusals import received, refusal
 _BYTES = 1 << 20  # read at once
 _BLANK = b"\xef\xbb\xbf\r\n"  # a byte order mark, and line ends
 _SHOWN = 1000  # characters of a malformed line that are kept
+_DEEPEST = 64  # arrays and objects within each other: deeper ones end pyarrow's reader
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 class DelimitedReader(LineReader, TableReader):
@@ -270,10 +273,18 @@ class JsonlReader(LineReader, TableReader):
 def _chunks(part: Part) -> Iterator[tuple[np.ndarray, list[bytes]]]:
     """The non-blank rows and their numbers, some at a time."""
     with opened(part) as file:
-        each = enumerate(file, start=part.start + 1)
-        filled = ((number, line) for number, line in each if not line.isspace())
-        while chunk := list(itertools.islice(filled, ROWS)):
-            yield np.array([number for number, _ in chunk]), [line for _, line in chunk]
+        numbers, rows, size = list[int](), list[bytes](), 0
+        for number, line in enumerate(lines.limited(part.path, file), start=part.start + 1):
+            if line.isspace():
+                continue
+            if len(rows) == ROWS or size + len(line) > lines.PART:
+                yield np.array(numbers), rows
+                numbers, rows, size = [], [], 0
+            numbers.append(number)
+            rows.append(line)
+            size += len(line)
+        if rows:
+            yield np.array(numbers), rows
 
 
 def _parsed(rows: list[bytes], texts: Sequence[str] | set[str]) -> Any:
@@ -284,8 +295,10 @@ def _parsed(rows: list[bytes], texts: Sequence[str] | set[str]) -> Any:
     whole = b"".join(rows)
     try:
         whole.decode()
-    except UnicodeError as error:
-        raise pa.ArrowInvalid("a line is no UTF-8") from error
+        for line in rows:
+            _check_depth(line)
+    except ValueError as error:
+        raise pa.ArrowInvalid("a line is no UTF-8, or deep") from error
     # One block, because a column must have one type in all blocks.
     read = arrow_json.ReadOptions(use_threads=False, block_size=len(whole) + 1)
     schema = pa.schema([(name, pa.string()) for name in sorted(texts)])
@@ -316,18 +329,30 @@ def _objects(
     for number, line in zip(numbers.tolist(), rows, strict=True):
         text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
         try:
+            _check_depth(line)
             value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=fields)
             if not isinstance(value, dict):
                 raise refusal("expected an object", type(value).__name__)
             if b"\\u" in line:  # half a surrogate pair has no encoding
                 json.dumps(value, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             reason = received("a row must be a JSON object", error)
             bad.append(Rejected(path, "row", number, reason, text))
             continue
         kept.append(number)
         objects.append(value)
     return bad, np.array(kept, np.int64), objects
+
+
+def _check_depth(line: bytes) -> None:
+    """Raises an error at arrays and objects within each other that are too deep to read."""
+    if line.count(b"[") + line.count(b"{") <= _DEEPEST:
+        return
+    octets = np.frombuffer(_TEXT.sub(b"", line), np.uint8)
+    opens, closes = (np.isin(octets, list(x)).astype(np.int8) for x in (b"[{", b"]}"))
+    depth = np.cumsum(opens - closes, dtype=np.int64).max(initial=0)
+    if depth > _DEEPEST:
+        raise refusal(f"expected at most {_DEEPEST} arrays and objects within each other", depth)
 
 
 def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
