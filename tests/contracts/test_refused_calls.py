@@ -18,6 +18,7 @@ TAKEN = pd.DataFrame(
     {"user": [f"u{k % 6}" for k in range(60)], "item": [f"i{k * k % 11}" for k in range(60)]}
 )
 OTHER = TAKEN.replace({"u0": "u9", "i0": "i9"})
+STRANGERS = OTHER.assign(user=OTHER.user + " of another shop")
 RANDOM = np.random.default_rng(0)
 X = pd.DataFrame(RANDOM.normal(size=(60, 2)), columns=["a", "b"])
 Y, QID = (X.a > 0.0).astype(int), np.repeat(np.arange(10), 6)
@@ -37,7 +38,7 @@ NAN = pd.DataFrame({"user": ["new"], "item": ["i1"], "gain": [np.nan]})
 # of each stage: the interactions, the validation, the weights, the factors, the sweeps, the end
 REFUSALS = {
     "columns": lambda model: model.fit(OTHER[["user"]]),
-    "validation": lambda model: model.fit(OTHER, OTHER.replace({"user": {f"u{k}": "nobody" for k in (1, 2, 3, 4)}})),
+    "validation": lambda model: model.fit(OTHER, STRANGERS),
     "list_weights": lambda model: model.fit(OTHER, list_weights=[1.0, 1.0]),
     "factors": lambda model: model.fit(OTHER, factors=(np.ones([6, 3]), np.ones([11, 3]))),
     "gain": lambda model: model.partial_fit(NAN),
