@@ -38,7 +38,7 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 	tests/migration tfrank_sel/migration tfrank_sel/presets \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: check coverage demo demo-tfx test test-all test-engine test-engines test-kubernetes \
+.PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-kubernetes \
 	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-torch test-wheel \
 	benchmark evidence ratios lint docs serving clean
 
@@ -204,6 +204,15 @@ lint: .venv/installed
 	.venv/bin/mypy
 	.venv/bin/basedpyright --level error --pythonpath .venv/bin/python
 	.venv/bin/lint-imports
+
+# the versions that are installed, with the hashes of their files; those of the image of Dataflow
+FREEZE = .venv/bin/uv pip freeze --quiet --exclude-editable --python
+HASH = .venv/bin/uv pip compile --quiet --no-header --no-annotate --generate-hashes --python-version 3.11.7
+requirements: .venv/installed .venv-tfr/installed
+	$(FREEZE) .venv/bin/python --exclude pip | $(HASH) --no-deps - --output-file requirements/default.txt
+	$(FREEZE) .venv-tfr/bin/python --exclude pip | $(HASH) --no-deps - --output-file requirements/tfr.txt
+	$(HASH) setup.cfg --extra pipelines --extra beam --constraint requirements/default.txt \
+		--output-file requirements/dataflow.txt
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv

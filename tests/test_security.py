@@ -31,13 +31,16 @@ def test_nothing_that_is_loaded_can_hold_code():
     [
         ("default", ["pipelines", "tune", "mlflow", "serving", "plots", "als"]),
         ("tfr", ["tfr"]),
+        ("dataflow", ["pipelines", "beam"]),
     ],
 )
 def test_what_is_pinned_is_what_the_package_takes(stack: str, extras: list[str]) -> None:
-    lines = (ROOT / "requirements" / f"{stack}.txt").read_text().splitlines()
-    pins = {
-        canonicalize_name(name): version for name, version in (line.split("==") for line in lines)
-    }
+    text = (ROOT / "requirements" / f"{stack}.txt").read_text().replace("\\\n", "")
+    pins = {}
+    for name, version, hashes in re.findall(r"(?m)^(\S+)==(\S+)(.*)$", text):
+        pins[canonicalize_name(name)] = version
+        assert re.fullmatch(r"(\s+--hash=sha256:[0-9a-f]{64})+", hashes), name
+    assert len(pins) == len(text.splitlines())
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     wanted = setup["options"]["install_requires"]

@@ -85,22 +85,6 @@ class Manifest:
         parts = [self.configuration, files, self.after, self.version]
         return _hash(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def change(self, now: "Manifest") -> str:
-        """Describes the first changed input; an empty text if nothing changed."""
-        if self.digest == now.digest:
-            return ""
-        for key, value in now.configuration.items():
-            for name, old, new in differences(key, self.configuration.get(key), value):
-                return f"{name} is {new!r}, was {old!r}"
-        for path in (*now.files, *self.files):
-            old, new = (x.files.get(path) for x in (self, now))
-            if old is None or new is None or old.digest != new.digest:
-                return f"{path} {'is new' if old is None else 'changed' if new else 'is gone'}"
-        for step, digest in now.after.items():
-            if self.after.get(step) != digest:
-                return f"{step} changed"
-        return f"the version is {now.version}, was {self.version}"
-
     def write(self, folder: Path, names: Collection[str], seconds: Mapping[str, float]) -> None:
         """Writes the manifest of a step to its folder.
 
@@ -167,9 +151,24 @@ class Written:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise folders.replaced(path, step, f"{type(error).__name__}: {error}") from error
 
-    def change(self, now: Manifest) -> str:
-        """Describes why the step must run again; an empty text if it is up to date."""
-        return self.inputs.change(now) or (NO_DIGESTS if self.files is None else "")
+    def change(self, now: Manifest, configuration: Mapping[str, Any]) -> str:
+        """Describes why the step must run again; an empty text if it is up to date.
+
+        Args:
+            now: The inputs that it would have.
+            configuration: The values that it had, and those of keys that its version did not have.
+        """
+        for key, value in now.configuration.items():
+            for name, old, new in differences(key, configuration.get(key), value):
+                return f"{name} is {new!r}, was {old!r}"
+        for path in (*now.files, *self.inputs.files):
+            old, new = (x.files.get(path) for x in (self.inputs, now))
+            if old is None or new is None or old.digest != new.digest:
+                return f"{path} {'is new' if old is None else 'changed' if new else 'is gone'}"
+        for step, digest in now.after.items():
+            if self.inputs.after.get(step) != digest:
+                return f"{step} changed"
+        return NO_DIGESTS if self.files is None else ""
 
     def check(self) -> None:
         """Raises an error if files of the step are not those that it wrote.

@@ -1,11 +1,13 @@
 """Plan of a run: which steps must run, and why."""
 
 import contextlib
+import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.manifests import Fingerprint, Manifest, Written
 from tfrank_sel.pipelines.ingestion.inputs import Job
@@ -27,6 +29,11 @@ class PlannedStep:
     manifest: Manifest
     written: Written | None
     reason: str
+
+    @property
+    def digest(self) -> str:
+        """Digest of the inputs of the step as it is used, which an earlier version may have made."""
+        return self.manifest.digest if self.reason or not self.written else self.written.digest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +60,7 @@ class Plan:
             tfrank_sel.data.InputError: If a file cannot be read, or the manifest of a step that is
                 not forced is damaged.
         """
-        values = job.configuration.absolute().model_dump(mode="json", by_alias=True)
+        values = _values(job.configuration)
         sources = [source.path for source in job.inputs.sources] if job.inputs else []
         paths = {x: [*step.files(job.configuration, sources)] for x, step in STEPS.items()}
         planned: dict[str, PlannedStep] = {}
@@ -72,9 +79,12 @@ class Plan:
             chosen = {key: _value(values, key) for key in step.keys}
             if name == "ingest" and not files:  # synthetic data
                 chosen["training.seed"] = job.configuration.training.seed
-            after = {x: planned[x].manifest.digest for x in step.after}
+            after = {x: planned[x].digest for x in step.after}
             manifest = Manifest(chosen, files, after)
-            reason = written.change(manifest) if written else NOT_RUN
+            reason = NOT_RUN
+            if written:
+                before = _completed(values, chosen, written.inputs.configuration)
+                reason = written.change(manifest, before)
             reason = reason or (FORCED if is_forced else "")
             planned[name] = PlannedStep(manifest, written, reason)
         return cls(job, planned)
@@ -141,7 +151,35 @@ class Plan:
                 written.check()
 
 
+def _values(configuration: Configuration) -> dict[str, Any]:
+    return configuration.absolute().model_dump(mode="json", by_alias=True)
+
+
 def _value(values: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         values = values.get(part, {}) if isinstance(values, Mapping) else {}
     return values
+
+
+def _completed(
+    values: Mapping[str, Any], now: Mapping[str, Any], before: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The values of a step that was run, with the defaults of keys that its version did not have.
+
+    Args:
+        values: The configuration.
+        now: The values in it of the keys of the step.
+        before: The values of the step that was run.
+    """
+    whole = copy.deepcopy(dict(values))
+    for key in {*now, *before}:
+        section, _, name = key.rpartition(".")
+        table = _value(whole, section) if section else whole
+        table.pop(name, None)
+        if key in before:
+            table[name] = before[key]
+    try:
+        whole = _values(Configuration.model_validate(whole))
+    except ValueError:  # what is no value any more
+        return before
+    return {**before, **{key: _value(whole, key) for key in now}}
