@@ -19,6 +19,14 @@ def totals(group: Group) -> list[list[float]]:
     return [group.total(VALUES[group.rank]).ravel().tolist() for _ in range(2)]
 
 
+def types(group: Group) -> list[object]:
+    """A sum beyond 2^53, and rows of small types, of odd numbers, and without columns."""
+    count = group.total(np.array([2**53 + 1, group.rank])).tolist()
+    kinds = [np.arange(group.rank + 1).astype(x)[:, None] for x in (bool, "i1", "f2", "u2", "f8")]
+    gathered = [group.gathered(x).ravel().tolist() for x in kinds]
+    return [count, gathered, list(group.gathered(np.ones([2, 0])).shape)]
+
+
 def step(group: Group, *, is_compiled: bool) -> list[list[float]]:
     """The variables after a step by sparse gradients, those of one variable, and none."""
     table, bias, unused = (tf.Variable(x) for x in (tf.zeros([3, 2]), [0.0], [7.0]))
@@ -65,6 +73,7 @@ def fitted(group: Group) -> list[float]:
 def answer(group: Group) -> dict[str, object]:
     return {
         "totals": totals(group),
+        "types": types(group),
         "eager": step(group, is_compiled=False),
         "compiled": step(group, is_compiled=True),
         "means": means(group),

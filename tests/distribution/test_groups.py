@@ -2,7 +2,9 @@
 
 import json
 import pathlib
+import socket
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -32,6 +34,23 @@ def test_all_processes_find_the_same_to_the_last_bit(answers):
 def test_a_sum_is_that_of_all_processes(answers):
     expected = one_process.VALUES.sum(axis=0).ravel()
     np.testing.assert_allclose(answers[0]["totals"], [expected, expected], rtol=1e-6)
+
+
+def test_values_of_any_type_are_exchanged_as_they_are(answers):
+    rows = [0, 0, 1, 0, 1, 2]
+    expected = [[3 * (2**53 + 1), 3], [[bool(x) for x in rows], *[rows] * 4], [6, 0]]
+    assert answers[0]["types"] == expected
+
+
+def test_an_address_that_is_taken_is_named(monkeypatch):
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        jobs = {"cluster": {"worker": [address]}, "task": {"type": "worker", "index": 0}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(jobs))
+        code = "from tfrank_sel.distribution import CollectiveGroup; CollectiveGroup()"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"address of this process must be free. Received: {address}" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["eager", "compiled"])

@@ -33,8 +33,11 @@ class CollectiveGroup(Group):
         piece_bytes: Number of bytes that all processes together send at a time, which bounds the
             memory for copies.
 
+    Its server takes connections from any address, and asks for no password: keep its port to the
+    network of the processes.
+
     Raises:
-        ValueError: If a process has more than one replica.
+        ValueError: If a process has more than one replica, or its address is not free.
     """
 
     # of the process, since TensorFlow remembers the kind and shape of each of them: a second group
@@ -46,7 +49,11 @@ class CollectiveGroup(Group):
         cluster = Cluster.of_environment()
         self.rank, self.size = cluster.index, len(cluster.addresses)
         # starts the server, and watches the other processes
-        self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        try:
+            self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        except tf.errors.UnknownError as error:  # which names no address
+            address = cluster.addresses[self.rank]
+            raise refusal("the address of this process must be free", address) from error
         replicas = self._strategy.num_replicas_in_sync
         if self.size != replicas:
             raise refusal(
@@ -57,7 +64,9 @@ class CollectiveGroup(Group):
 
     def total(self, values: Array) -> Array:
         values = np.asarray(values)
-        summed = self._sum(tf.constant(values, tf.float64), next(self._instances))
+        # integers as such: a double holds those up to 2^53
+        kind = np.int64 if values.dtype.kind in "biu" else np.float64
+        summed = self._sum(tf.constant(values.astype(kind)), next(self._instances))
         return summed.numpy().astype(values.dtype)
 
     def gathered(self, rows: Array, needed: Indices = ALL) -> Array:
@@ -74,7 +83,7 @@ class CollectiveGroup(Group):
     def pieces(self, rows: Array) -> Iterator[tuple[int, list[Array]]]:
         counts = self._each(np.array([len(rows)]))[:, 0]
         bytes_of_all = self.size * rows.itemsize * int(np.prod(rows.shape[1:]))
-        step = max(1, self.piece_bytes // bytes_of_all)
+        step = max(1, self.piece_bytes // max(1, bytes_of_all))
         for begin in range(0, counts.max(), step):
             lengths = np.clip(counts - begin, 0, step)
             piece = np.zeros((lengths.max(), *rows.shape[1:]), rows.dtype)
@@ -107,12 +116,16 @@ class CollectiveGroup(Group):
 
     def _each(self, values: Array) -> Array:
         """Returns the stacked arrays of all processes, which have the same shape."""
-        words = tf.constant(values.ravel().view(np.float32))  # of any dtype
+        if not values.size:
+            return np.empty((self.size, *values.shape), values.dtype)
+        octets = np.frombuffer(values.tobytes(), np.uint8)  # of any dtype
+        words = np.pad(octets, (0, -len(octets) % 4)).view(np.float32)
         with tf.device(self._device):
             gathered = tf.raw_ops.CollectiveGatherV2(
-                input=words, **self._keys(next(self._instances))
+                input=tf.constant(words), **self._keys(next(self._instances))
             ).numpy()
-        return gathered.view(values.dtype).reshape(self.size, *values.shape)
+        each = gathered.view(np.uint8).reshape(self.size, words.nbytes)[:, : len(octets)]
+        return np.ascontiguousarray(each).view(values.dtype).reshape(self.size, *values.shape)
 
     # An operation, because `strategy.run` fails in the loop that Keras makes of
     # `steps_per_execution`: it cannot hand a new key to each step. TensorFlow remembers the shape

@@ -32,7 +32,7 @@ class PlannedStep:
 
     @property
     def digest(self) -> str:
-        """Digest of the inputs of the step as it is used, which an earlier version may have made."""
+        """Digest of the inputs of the step as it stands, which an earlier version may have made."""
         return self.manifest.digest if self.reason or not self.written else self.written.digest
 
 
