@@ -153,6 +153,12 @@ def test_clicks_are_joined_with_the_log_of_interleaved_versions(tmp_path):
     assert "by 0: 1, by 1: 2, by none: 27" in done.output, done.output
     assert "2 of 10 clicks of" in done.stderr
     assert "such as '5 of s9', are not among the items of the sessions of" in done.stderr
+    with open(tmp_path / "teams.jsonl", "a", encoding="utf-8") as file:
+        print('{"session": "s9", "ite', json.dumps(line), file=file)  # of a server that was killed
+        file.write('{"session": "s10", "items": ["')
+    done = invoke("interleaved", tmp_path / "teams.jsonl", "--clicks", tmp_path / "clicks.csv")
+    assert "by 0: 1, by 1: 2, by none: 27" in done.output, done.output
+    assert "2 of 34 lines of the logs are torn, and left out; first: " in done.stderr
     done = invoke("interleaved", tmp_path / "clicks.csv", "--clicks", tmp_path / "clicks.csv")
     assert "clicks.csv, row 1: a row must be a JSON object" in done.output
     (tmp_path / "other.csv").write_text("session,item\nu,7\n")

@@ -1,7 +1,9 @@
 """A damaged line, a byte order mark or another order of files changes nothing else that is read."""
 
 import codecs
+import gzip
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
@@ -192,3 +194,23 @@ def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatc
     path.write_bytes(b'{"query_id": "a"}\n{"query_id": "' + b"x" * 2000)
     with pytest.raises(InputError, match=r"a\.jsonl: expected lines of at most 1000 bytes"):
         formats.table(path, {"query": "query_id"})
+
+
+@pytest.mark.parametrize("is_gzip", [False, True])
+def test_a_row_within_which_the_file_ends_is_told_and_left_out(tmp_path, is_gzip):
+    """As of a process that was killed while it wrote a log."""
+    path = tmp_path / ("a.jsonl.gz" if is_gzip else "a.jsonl")
+    whole = b"\n".join(jsonl([{**x, "y": "K\u00f6ln"} for x in ROWS[:3]]))
+    start = whole.rindex(b"\n") + 1
+    compress = gzip.compress if is_gzip else bytes
+    for end in range(start, len(whole) + 1):
+        path.write_bytes(compress(whole[:end]))
+        is_torn = start < end < len(whole)
+        told = pytest.warns(UserWarning, match="row 3 is left out") if is_torn else nullcontext()
+        with told:
+            found = len(formats.table(path, {"query": "query_id"}))
+        assert found == 2 + (end == len(whole))
+    for line in (b"[1", b"x", b"{}}", whole[start:] + b"}", whole[start:-2] + b"\n"):
+        path.write_bytes(compress(whole[:start] + line))
+        with pytest.raises(InputError, match="row 3: a row must"):
+            formats.table(path, {"query": "query_id"})

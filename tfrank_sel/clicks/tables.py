@@ -1,5 +1,6 @@
 """Click logs in files of tables."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import formats
 from tfrank_sel.data.arrays import encoded
 from tfrank_sel.data.formats import Table
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.table import identifier, tell_partners
 from tfrank_sel.refusals import received, refusal
 
@@ -167,7 +168,10 @@ def joined_credits(
     queries: dict[str, str] = {}
     kind = ""
     teams: dict[str, float] = {}  # of search configurations
-    for place, row in formats.dicts(logs, (), "jsonl"):
+    torn: list[Rejected] = []  # by servers that were stopped, or wrote one log at once
+    lines = 0
+    for place, row in formats.dicts(logs, (), "jsonl", torn):
+        lines += 1
         try:
             kind = kind or next((x for x in ("hits", "credits") if x in row), "teams")
             session = identifier(place, "session", row["session"])
@@ -193,6 +197,11 @@ def joined_credits(
         except (KeyError, TypeError, ValueError) as error:
             expected = "expected the log of `serve --interleave` or of an A/B test of OpenSearch"
             raise InputError(place, received(expected, repr(error))) from None
+    if len(torn) > lines:
+        raise torn[0].error()
+    if torn:
+        of_all = f"{len(torn)} of {len(torn) + lines} lines of the logs"
+        warnings.warn(f"{of_all} are torn, and left out; first: {torn[0].error()}", stacklevel=2)
     if not each:
         raise InputError(clicked[0], received("expected a click", "none"))
     listed = {(session, item) for session, pairs in won.items() for item, _ in pairs}

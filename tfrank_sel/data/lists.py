@@ -294,8 +294,9 @@ def strict(units: Iterable[Lists | Rejected]) -> Iterator[Lists]:
     """
     for unit in units:
         if isinstance(unit, Rejected):
-            raise unit.error()
-        yield unit
+            unit.refuse()
+        else:
+            yield unit
 
 
 def adjacent(

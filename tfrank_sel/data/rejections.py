@@ -1,6 +1,7 @@
 """Errors about input, and what was left out because of them."""
 
 import dataclasses
+import warnings
 
 
 class InputError(ValueError):
@@ -37,6 +38,7 @@ class Rejected:
         number: Number of the unit, from 1; None if the whole file is rejected.
         reason: The rule and the received value.
         text: Content of the unit, if it is text.
+        is_torn: Whether the file ends within it, since who wrote it was stopped.
     """
 
     file: str
@@ -44,6 +46,7 @@ class Rejected:
     number: int | None
     reason: str
     text: str | None = None
+    is_torn: bool = False
 
     @property
     def place(self) -> str:
@@ -62,3 +65,9 @@ class Rejected:
     def error(self) -> InputError:
         """Returns the error to raise if nothing may be rejected."""
         return InputError(self.place, self.reason)
+
+    def refuse(self) -> None:
+        """Raises the error; of a unit within which the file ends, it is a warning."""
+        if not self.is_torn:
+            raise self.error()
+        warnings.warn(f"{self.place} is left out: the file ends within it", stacklevel=2)

@@ -175,7 +175,7 @@ def read(
     wanted = {roles[role]: (x.column, x.feature) for role, x in ROLES.items() if role in roles}
     for chunk in chunks:
         if isinstance(chunk, Rejected):
-            _reject([chunk], rejected)
+            reject([chunk], rejected)
             continue
         path, places, table = chunk
         check_types(path, table.schema, wanted)
@@ -191,7 +191,7 @@ def read(
             values = {role: ROLES[role].convert(table[name]) for role, name in roles.items()}
         bad = _faults(table, values, roles)
         faults = [Rejected(path, "row", int(places[i]), x) for i, x in sorted(bad.items())]
-        _reject(faults, rejected)
+        reject(faults, rejected)
         if bad:
             kept = np.delete(np.arange(table.num_rows), list(bad))
             with readable(path):
@@ -249,11 +249,13 @@ def _plain(column: Any, kind: Any) -> Any:
     return column
 
 
-def _reject(faults: Sequence[Rejected], rejected: list[Rejected] | None) -> None:
-    if faults and rejected is None:
-        raise faults[0].error()
+def reject(faults: Sequence[Rejected], rejected: list[Rejected] | None) -> None:
+    """Appends faults to a list; without one, the first is an error: see `Rejected.refuse`."""
     if rejected is not None:
         rejected.extend(faults)
+        return
+    for fault in faults:
+        fault.refuse()
 
 
 def _faults(

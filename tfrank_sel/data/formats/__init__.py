@@ -249,7 +249,10 @@ def names(paths: Sequence[str], format: str | None = None) -> list[str]:
 
 
 def dicts(
-    paths: Sequence[str], names: Sequence[str], format: str | None = None
+    paths: Sequence[str],
+    names: Sequence[str],
+    format: str | None = None,
+    rejected: list[Rejected] | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Reads the rows of tables as dicts, whose values may be of any types.
 
@@ -257,6 +260,7 @@ def dicts(
         paths: The files, all of one format.
         names: The columns to read, if they are there; a record may have others, too.
         format: As in `reader`.
+        rejected: As in `table`.
 
     Yields:
         The place of a row, for messages, and the row.
@@ -269,7 +273,8 @@ def dicts(
     kind = _of_tables(paths, format)
     for row in (x for path in paths for x in kind.dicts(Part(path), names)):
         if isinstance(row, Rejected):
-            raise row.error()
+            data_table.reject([row], rejected)
+            continue
         file, number, record = row
         yield f"{file}, row {number}", record
 

@@ -337,11 +337,19 @@ def _objects(
                 json.dumps(value, ensure_ascii=False).encode()
         except ValueError as error:
             reason = received("a row must be a JSON object", error)
-            bad.append(Rejected(path, "row", number, reason, text))
+            bad.append(Rejected(path, "row", number, reason, text, _is_torn(line)))
             continue
         kept.append(number)
         objects.append(value)
     return bad, np.array(kept, np.int64), objects
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a line is the last of its file, which ends within the object."""
+    if line.endswith(b"\n"):
+        return False
+    bare = _TEXT.sub(b"", line)
+    return b'"' in bare or bare.count(b"{") > bare.count(b"}")
 
 
 def _check_depth(line: bytes) -> None:
