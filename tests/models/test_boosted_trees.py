@@ -167,3 +167,12 @@ def test_features_and_scores_keep_their_digits_under_mixed_precision(wrap: str) 
         np.testing.assert_allclose(tf.function(lambda: of(model))(), expected, atol=1e-6)
     finally:
         keras.mixed_precision.set_global_policy(before)
+
+
+def test_weights_that_are_no_trees_are_refused() -> None:
+    model = models.BoostedTrees.from_lightgbm(trained())
+    weights = model.get_weights()
+    weights[5] = -weights[5]  # a child before its node would never end
+    model.set_weights(weights)
+    with pytest.raises(ValueError, match="the children of a node must follow it"):
+        model.forest()

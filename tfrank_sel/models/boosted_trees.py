@@ -406,6 +406,8 @@ class BoostedTrees(Configurable, keras.Model):
             node = nodes[number]
             if node.left == number:
                 return node.value
+            if not number < node.left < node.right < self.num_nodes:
+                raise refusal("the children of a node must follow it", f"{number}: {node}")
             children = tree(node.left), tree(node.right)
             return Split(node.feature, node.threshold, bool(node.missing_left), *children)
 
