@@ -345,7 +345,7 @@ def test_an_engine_that_is_away_or_no_index_is_one_line(tmp_path, monkeypatch):
     asked += ["--engine", "opensearch", "--url"]
     assert "`--url` must be that of an index" in refused(*asked, url.removesuffix("/items"))
     assert "no handler found" in refused(*asked, url.removesuffix("items") + "other")
-    assert "expected an engine that answers with JSON" in refused(
+    assert "expected a server that can be reached. Received: [Errno 111]" in refused(
         *asked, "http://127.0.0.1:1/items"
     )
 
