@@ -8,6 +8,7 @@ import shlex
 
 import lightgbm
 import numpy as np
+import pandas as pd
 import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
@@ -128,6 +129,15 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(
     assert "rank correlation 1.0000" in told(*compared, "ranker-2", "--model", text)
     boosted.save(tmp_path / "m.keras")
     assert "correlation 1.0000" in told(*compared, "ranker-2", "--model", tmp_path / "m.keras")
+    others = rows.assign(doc_id="gone " + rows["doc_id"])
+    pd.concat([rows, others]).to_parquet(tmp_path / "half.parquet")
+    half = ["verify", tmp_path / "half.parquet", *compared[2:], "ranker-2", "--model", text]
+    done = invoke(*half)
+    assert done.exit_code == 1
+    assert "rank correlation 1.0000" in done.stdout
+    share = f"{len(rows)} of {2 * len(rows)}, 0.5"
+    assert f"a share of 0.95 of the documents, as --least says. Received: {share}\n" in done.stderr
+    told(*half, "--least", 0.5)
     lightgbm.train(options, data, 7).save_model(tmp_path / "other.txt")
     line = refused(*compared, "ranker-1", "--model", tmp_path / "other.txt")
     assert line.startswith(f"ranker-1 must score as {tmp_path / 'other.txt'}: rank correlation 1")

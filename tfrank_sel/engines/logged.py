@@ -71,6 +71,8 @@ def ask(
         example = f"none, {documents[0]!r} for example" if len(documents) else "an empty table"
         raise InputError(engine.place, received("expected documents of the table", example))
     names = list(logged[0].features)
+    if not names:
+        raise InputError(engine.place, received("expected features of each document", "none"))
     if other := next((x.features for x in logged if x.features.keys() != {*names}), None):
         expected = f"expected of each document the features {one_line(', '.join(names))}"
         raise InputError(engine.place, received(expected, one_line(", ".join(other))))

@@ -79,7 +79,13 @@ class Ranker(Checked):
     @functools.cached_property
     def takes(self) -> ModelInputs:
         """The inputs of the model, as the server and the manifest declare them."""
-        inputs = input_features.of_model(self._transport.signature("predict"), self._manifest)
+        signature = self._transport.signature("predict")
+        try:
+            inputs = input_features.of_model(signature, self._manifest)
+        except ValueError as error:
+            if self._manifest:  # of another model
+                raise
+            raise self._refused(f"must declare its inputs: {error}") from error
         if inputs is None:
             expected = "must have a signature `predict`, or be asked with its manifest"
             raise self._refused(received(expected, "no such signature"))

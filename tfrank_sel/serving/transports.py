@@ -29,6 +29,8 @@ _RETRY = {
     "backoffMultiplier": 2,
     "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
+# what reading another message raises; protobuf raises the last for half a character
+_MISFORMED = (*MISFORMED, json_format.Error, message.Error, SystemError)
 _SERVICE = "tensorflow.serving.PredictionService"
 
 
@@ -94,7 +96,7 @@ class Transport(abc.ABC):
         """Turns what an answer of another form raises into an error that names the server."""
         try:
             yield
-        except (*MISFORMED, ServingError, message.Error) as error:
+        except (*_MISFORMED, ServingError) as error:
             reason = error if isinstance(error, ServingError) else repr(error)
             raise self.error(Code.INTERNAL, received(expected, reason)) from error
 
@@ -151,13 +153,16 @@ class Grpc(Transport):
     def _call(
         self, method: str, request: Any, answer: type[Any], headers: Mapping[str, str] = {}
     ) -> Any:
+        # gRPC would log what cannot be parsed, with a traceback
         ask = self._channel.unary_unary(
-            f"/{_SERVICE}/{method}", type(request).SerializeToString, answer.FromString
+            f"/{_SERVICE}/{method}", type(request).SerializeToString, bytes
         )
         try:
-            return ask(request, timeout=self.timeout, metadata=(*headers.items(),))
+            octets = ask(request, timeout=self.timeout, metadata=(*headers.items(),))
         except grpc.RpcError as error:
             raise self.error(Code(error.code().value[0]), str(error.details())) from error
+        with self._reads(f"An answer must be that of {method}"):
+            return answer.FromString(octets)
 
 
 class Rest(Transport):
