@@ -19,6 +19,8 @@ from tfrank_sel.refusals import needed, received
 
 with needed("A request by HTTP", "engine"):
     import urllib3
+    import urllib3.exceptions
+    import urllib3.util
 
 # of HTTP or HTTPS, with a path if any, and without user, query and fragment
 ADDRESS = re.compile(
@@ -32,6 +34,7 @@ _REDIRECTS = 5
 _UNAVAILABLE = 503
 _WAIT = 0.1  # seconds
 _READ, _SHOWN = 4000, 1000  # characters of an error
+_AS_IT_COMES: dict[str, Any] = {"redirect": False, "retries": False, "preload_content": False}
 _USER = re.compile(r"://[^/\s@]*@")
 
 
@@ -96,7 +99,7 @@ class Client:
             user = urllib.parse.unquote(urllib3.util.parse_url(proxy).auth or "")
             headers = urllib3.make_headers(proxy_basic_auth=user or None)
             self._pool = urllib3.ProxyManager(proxy, proxy_headers=headers, ssl_context=trusts)
-        self._pool.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        self._pool.pool_classes_by_scheme = _POOLS
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}
@@ -115,18 +118,15 @@ class Client:
             ValueError: If the answer is larger than 64 MiB, or a redirect that is not followed.
         """
         until, answer, error = time.monotonic() + self._timeout, None, None
+        given: dict[str, Any] = {"body": body, "headers": {**headers, **self._headers}}
         for number in range(self._tries):
-            wait = _WAIT * 2**number
+            wait, answer, error = _WAIT * 2**number, None, None
             try:
-                answer, told = self._followed(method, self._address + path, body, headers, until)
-                if answer.status != _UNAVAILABLE:
-                    return answer
-                wait = max(wait, told)
-            except urllib3.exceptions.NewConnectionError as refused:
-                answer, error = None, refused
-            except urllib3.exceptions.HTTPError as broken:
-                raise self._error(broken, until) from broken
-            if number + 1 == self._tries or time.monotonic() + wait >= until:
+                answer, told = self._followed(until, method, self._address + path, **given)
+                wait, is_away = max(wait, told), answer.status == _UNAVAILABLE
+            except urllib3.exceptions.HTTPError as found:
+                error, is_away = found, isinstance(found, urllib3.exceptions.NewConnectionError)
+            if not is_away or number + 1 == self._tries or time.monotonic() + wait >= until:
                 break
             time.sleep(wait)
         if answer is None:
@@ -134,36 +134,21 @@ class Client:
         return answer
 
     def _followed(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        until: float,
+        self, until: float, method: str, url: str, redirects: int = _REDIRECTS, **given: Any
     ) -> tuple[Answer, float]:
         """The answer after all redirects, and the seconds until the next try that it asks for."""
-        for _ in range(_REDIRECTS):
-            response = self._pool.urlopen(
-                method,
-                url,
-                body=body,
-                headers={**headers, **self._headers},
-                redirect=False,
-                retries=False,
-                timeout=urllib3.Timeout(total=max(until - time.monotonic(), 1e-3)),
-                preload_content=False,
-            )
-            with contextlib.closing(response):
-                answer = Answer(response.status, _content(response))
-            location = response.get_redirect_location()
-            if not location:
-                return answer, _retry_after(response)
-            target = urllib.parse.urljoin(url, location)
-            if method != "GET" or _origin(target) != _origin(url):
-                break
-            url = target
-        expected = "expected no redirect, but of a GET to the same server"
-        raise ValueError(received(expected, self.shown(f"{answer.status} to {target}")))
+        timeout = urllib3.Timeout(total=max(until - time.monotonic(), 1e-3))
+        response = self._pool.urlopen(method, url, timeout=timeout, **given, **_AS_IT_COMES)
+        with contextlib.closing(response):
+            answer = Answer(response.status, _content(response))
+        location = response.get_redirect_location()
+        if not location:
+            return answer, _retry_after(response)
+        target = urllib.parse.urljoin(url, location)
+        if not redirects or method != "GET" or _origin(target) != _origin(url):
+            expected = "expected no redirect, but of a GET to the same server"
+            raise ValueError(received(expected, self.shown(f"{answer.status} to {target}")))
+        return self._followed(until, method, target, redirects - 1, **given)
 
     def _error(self, error: Exception | None, until: float) -> OSError:
         if isinstance(error, urllib3.exceptions.NewConnectionError):
@@ -282,17 +267,13 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_Waiting(self.fp.detach(), sock, until))
 
 
-class _Connection(urllib3.connection.HTTPConnection):
-    response_class = _Response
+def _timed(pool: Any) -> Any:
+    """A class of pools whose connections have such responses."""
+    connection = type("Connection", (pool.ConnectionCls,), {"response_class": _Response})
+    return type("Pool", (pool,), {"ConnectionCls": connection})
 
 
-class _SecureConnection(urllib3.connection.HTTPSConnection):
-    response_class = _Response
-
-
-class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+_POOLS = {
+    "http": _timed(urllib3.HTTPConnectionPool),
+    "https": _timed(urllib3.HTTPSConnectionPool),
+}

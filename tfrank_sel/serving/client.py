@@ -148,8 +148,7 @@ class Ranker(Checked):
         headers = {} if session is None else {SESSION: session}
         outputs = self._transport.predict("rank_top_k", inputs, _OUTPUTS, headers)
         shapes = {name: outputs[name].shape for name in _OUTPUTS}
-        [shape, *others] = {*shapes.values()}
-        if others or shape[:1] != (1,) or len(shape) != 2:
+        if {*shapes.values()} != {(1, outputs["mask"].size)}:
             expected = "An answer must have one list, of one size in all outputs"
             raise self._transport.error(Code.INTERNAL, received(expected, **shapes))
         mask, ranks, ids, scores = (outputs[name][0] for name in _OUTPUTS)
