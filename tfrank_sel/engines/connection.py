@@ -14,7 +14,7 @@ from tfrank_sel.refusals import received, refusal
 T = TypeVar("T")
 AUTHORIZATION = "TFRANK_SEL_ENGINE_AUTHORIZATION"  # the value of the header, such as Basic dXNl...
 PATIENCE = 120.0  # seconds
-_SHOWN = 100  # bytes of an answer
+_SHOWN = 100  # characters of an answer
 
 
 class Connection:
@@ -83,8 +83,8 @@ class Connection:
         except MISFORMED as error:
             if isinstance(error, InputError):
                 raise
-            start = answer.content[:_SHOWN].decode("utf-8", "replace")
-            raise InputError(place, received(expected, shown(start))) from error
+            start = shown(answer.content.decode("utf-8", "replace"))[:_SHOWN]
+            raise InputError(place, received(expected, start)) from error
 
 
 def _refuses(answer: Any) -> bool:
