@@ -93,6 +93,21 @@ def test_tables_have_one_reader() -> None:
     assert found == MAY_READ | formats
 
 
+# clients of HTTP, of the standard library and others
+CLIENTS = re.compile(
+    r"^\s*(?:import|from) (?:aiohttp|http\.client|httpx|requests|urllib3|urllib\.request)\b"
+    r"|^\s*from (?:http import .*client|urllib import .*request)\b"
+    r"|\b(?:urlopen|PoolManager|HTTPS?Connection(?:Pool)?)\(",
+    re.MULTILINE,
+)
+
+
+def test_http_has_one_client() -> None:
+    package = ROOT / "tfrank_sel"
+    found = [x for x in package.rglob("*.py") if CLIENTS.search(x.read_text("utf-8"))]
+    assert found == [package / "http_client.py"]
+
+
 # where identifiers, times and numbers of tables are spelt and numbered
 DOOR = ("data/arrays.py", "data/table.py", "data/formats/")
 # what is converted elsewhere, and is no column of a table

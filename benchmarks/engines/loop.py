@@ -28,7 +28,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from benchmarks.engines.__main__ import HERE, PLUGIN, pom
-from tfrank_sel.engines.connection import send
+from tfrank_sel.engines.connection import Connection
 
 NUMBER = "3.5.0"  # the last one whose common-utils is in Maven's repository
 JARS = [
@@ -100,15 +100,17 @@ def index(url: str, random: np.random.Generator) -> dict[str, dict[str, Any]]:
     """Fills an index; returns its documents."""
     texts = {x: {"type": "text"} for x in ("title", "body")}
     numbers = {x: {"type": "float"} for x in ("price", "age")}
-    send("PUT", url, dict, body={"mappings": {"properties": texts | numbers}})
+    base, _, name = url.rpartition("/")
+    send = Connection(base).send
+    send("PUT", name, dict, {"mappings": {"properties": texts | numbers}})
     documents: dict[str, dict[str, Any]] = {}
     for number in range(300):
         document: dict[str, Any] = {x: " ".join(random.choice(WORDS, 4)) for x in texts}
         present = [x for x in numbers if random.random() < 0.67]
         document |= {x: round(float(random.gamma(2.0)), 3) for x in present}
         documents[str(number)] = document
-        send("PUT", f"{url}/_doc/{number}", dict, body=document)
-    send("POST", f"{url}/_refresh", dict)
+        send("PUT", f"{name}/_doc/{number}", dict, document)
+    send("POST", f"{name}/_refresh", dict)
     return documents
 
 

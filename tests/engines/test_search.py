@@ -17,7 +17,7 @@ from tests.engines.engines import JARS, ROOT
 from tests.search_engines.test_commands import refused, told
 from tests.test_export_engines import FEATURES, trees
 from tfrank_sel import export, models
-from tfrank_sel.engines.connection import send
+from tfrank_sel.engines.connection import Connection
 
 HERE = ROOT / "tests/engines"
 LISTS, ITEMS = 1000, 20
@@ -95,7 +95,7 @@ def test_solr_logs_features_and_ranks_with_the_model_that_they_train(tmp_path):
     names, ranker = ["title", "price", "age"], tmp_path / "r.json"
     with serving_solr(tmp_path) as base:
         of = ["--engine", "solr", "--url", f"{base}/items"]
-        send("POST", f"{base}/items/update?commit=true", dict, body=documents)
+        Connection(base).send("POST", "items/update?commit=true", dict, documents)
         told("judgments", tmp_path / "case.csv", "--output", judged)
         fields = ["--text", "title", "--number", "price", "--number", "age"]
         told("features", "--output", file, "--engine", "solr", *fields)

@@ -8,6 +8,7 @@ import shlex
 
 import lightgbm
 import numpy as np
+import pandas as pd
 import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
@@ -128,6 +129,15 @@ def test_judgments_become_a_model_that_the_engine_scores_alike(
     assert "rank correlation 1.0000" in told(*compared, "ranker-2", "--model", text)
     boosted.save(tmp_path / "m.keras")
     assert "correlation 1.0000" in told(*compared, "ranker-2", "--model", tmp_path / "m.keras")
+    others = rows.assign(doc_id="gone " + rows["doc_id"])
+    pd.concat([rows, others]).to_parquet(tmp_path / "half.parquet")
+    half = ["verify", tmp_path / "half.parquet", *compared[2:], "ranker-2", "--model", text]
+    done = invoke(*half)
+    assert done.exit_code == 1
+    assert "rank correlation 1.0000" in done.stdout
+    share = f"{len(rows)} of {2 * len(rows)}, 0.5"
+    assert f"a share of 0.95 of the documents, as --least says. Received: {share}\n" in done.stderr
+    told(*half, "--least", 0.5)
     lightgbm.train(options, data, 7).save_model(tmp_path / "other.txt")
     line = refused(*compared, "ranker-1", "--model", tmp_path / "other.txt")
     assert line.startswith(f"ranker-1 must score as {tmp_path / 'other.txt'}: rank correlation 1")
@@ -345,7 +355,7 @@ def test_an_engine_that_is_away_or_no_index_is_one_line(tmp_path, monkeypatch):
     asked += ["--engine", "opensearch", "--url"]
     assert "`--url` must be that of an index" in refused(*asked, url.removesuffix("/items"))
     assert "no handler found" in refused(*asked, url.removesuffix("items") + "other")
-    assert "expected an engine that answers with JSON" in refused(
+    assert "expected a server that can be reached. Received: [Errno 111]" in refused(
         *asked, "http://127.0.0.1:1/items"
     )
 

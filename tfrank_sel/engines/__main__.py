@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from tfrank_sel.refusals import needed, refusal
+from tfrank_sel.refusals import needed, received, refusal
 
 with needed("tfrank-sel-engine", "engine"):
     import typer
@@ -243,8 +243,15 @@ def verify(
     doc_id: Document = Columns.doc_id,
     parameter: Parameter = "query",
     missing: Missing = math.nan,
+    least: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Minimum share of the documents that the index has."),
+    ] = 0.95,
 ) -> None:
-    """Compare the engine's scores with the model's; status 2 if they are not equal."""
+    """Compare the engine's scores with the model's; status 2 if they are not equal.
+
+    The status is 1 if the index has too few of the documents.
+    """
     judged = formats.table(stores.expand(table), {"query": query, "item": doc_id})
     index = ENGINES[engine](url, parameter)
     found = _asked(index, judged, missing, model=name)
@@ -256,6 +263,11 @@ def verify(
     if not (correlation == 1.0 and difference <= tolerance):  # NaN is neither
         expected = f"rank correlation 1 and a difference of at most {tolerance:.2g}"
         raise refusal(f"{name} must score as {model}: {expected}", compared)
+    if len(found.rows) < least * len(judged):
+        expected = f"{index.place} must have a share of {least:g} of the documents, as --least says"
+        share = f"{len(found.rows)} of {len(judged)}, {len(found.rows) / len(judged):.2g}"
+        print(received(expected, share), file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _asked(index: Engine, judged: formats.Table, missing: float, **ranker: str) -> logged.Found:

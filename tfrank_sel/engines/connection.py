@@ -1,79 +1,95 @@
 """Requests to search engines by HTTP, whose errors are one line."""
 
-import http.client
 import json
+import math
 import os
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.http_client import MISFORMED, Client
 from tfrank_sel.refusals import received, refusal
 
 T = TypeVar("T")
 AUTHORIZATION = "TFRANK_SEL_ENGINE_AUTHORIZATION"  # the value of the header, such as Basic dXNl...
-_PATIENCE = 60.0  # seconds
-_LONGEST = 500  # characters of an error
+PATIENCE = 120.0  # seconds
 _SHOWN = 100  # characters of an answer
 
 
-def send(
-    method: str,
-    url: str,
-    read: Callable[[Any], T],
-    *,
-    body: Any = None,
-    form: Mapping[str, str] | None = None,
-) -> T:
-    """Sends a request, and returns what is read from the JSON of the answer.
+class Connection:
+    """Requests to a search engine, authorized by the environment.
 
     Args:
-        method: The HTTP method.
-        url: The URL.
-        read: Reads the answer.
-        body: Body, JSON-ready.
-        form: Fields of a form, in place of a body.
+        base: URL of the engine.
 
     Raises:
-        InputError: If the engine cannot be reached, refuses, answers only in part, or with
-            something else.
         ValueError: If the authorization is no header.
     """
-    headers = {}
-    data = None
-    if form is not None:
-        headers["Content-Type"] = "application/x-www-form-urlencoded"
-        data = urllib.parse.urlencode(form).encode()
-    elif body is not None:
-        headers["Content-Type"] = "application/json"
-        data = json.dumps(body, allow_nan=False).encode()
-    if authorization := os.environ.get(AUTHORIZATION, "").strip():
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        authorization = os.environ.get(AUTHORIZATION, "").strip()
         if not (authorization.isascii() and authorization.isprintable()):
             # without the value, which is secret
             raise refusal(f"{AUTHORIZATION} must be printable ASCII", "other characters")
-        headers["Authorization"] = authorization
-    place = f"{method} {url}"
-    try:
-        request = urllib.request.Request(url, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
-            content = json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        reason = f"{error.code}, {_reason(error.read())}"
-        raise InputError(place, received("the engine must accept the request", reason)) from error
-    except (OSError, ValueError, http.client.HTTPException) as error:
+        self._client = Client(base, PATIENCE, authorization=authorization, by_proxy=True)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        read: Callable[[Any], T],
+        body: Any = None,
+        *,
+        form: Mapping[str, str] | None = None,
+    ) -> T:
+        """Sends a request, and returns what is read from the JSON of the answer.
+
+        Args:
+            method: The HTTP method.
+            path: What the URL has after the base and a slash.
+            read: Reads the answer, and raises an error for one that says no success.
+            body: Body, JSON-ready.
+            form: Fields of a form, in place of a body.
+
+        Raises:
+            InputError: If the engine cannot be reached, refuses, answers only in part, or with
+                something else.
+        """
+        headers, data = {}, None
+        if form is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            data = urllib.parse.urlencode(form).encode()
+        elif body is not None:
+            headers["Content-Type"] = "application/json"
+            data = json.dumps(body, allow_nan=False).encode()
+        place, shown = f"{method} {self._base}/{path}", self._client.shown
+        try:
+            answer = self._client.ask(method, f"/{path}", data, headers)
+        except (OSError, ValueError) as error:
+            raise InputError(place, shown(str(error))) from error
         expected = "expected an engine that answers with JSON"
-        raise InputError(place, received(expected, getattr(error, "reason", error))) from error
-    try:
-        if fault := _partial(content):
-            raise InputError(place, received("expected the answer of all shards, in time", fault))
-        return read(content)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        expected = "expected an answer of the engine that `--engine` names"
-        raise InputError(place, received(expected, f"{json.dumps(content):.{_SHOWN}}")) from error
+        try:
+            content = json.loads(answer.content) if answer.status // 100 == 2 else {"error": ""}
+            expected = "expected a successful answer of the engine that `--engine` names"
+            if _refuses(content):
+                reason = f"{answer.status}, {shown(answer.reason)}"
+                raise InputError(place, received("the engine must accept the request", reason))
+            if fault := _partial(content):
+                reason = received("expected the answer of all shards, in time", shown(fault))
+                raise InputError(place, reason)
+            return read(content)
+        except MISFORMED as error:
+            if isinstance(error, InputError):
+                raise
+            start = shown(answer.content.decode("utf-8", "replace"))[:_SHOWN]
+            raise InputError(place, received(expected, start)) from error
+
+
+def _refuses(answer: Any) -> bool:
+    """Whether an answer with a status of success has an error, or another status of Solr."""
+    return "error" in answer or bool(answer.get("responseHeader", {}).get("status"))
 
 
 def _partial(answer: Any) -> str:
@@ -85,18 +101,29 @@ def _partial(answer: Any) -> str:
     return ""
 
 
-def quoted(name: str) -> str:
-    """Returns a name as a part of a URL."""
-    return urllib.parse.quote(name, safe="")
+def string(value: Any) -> str:
+    """Returns a name or an identifier in an answer.
+
+    Raises:
+        AttributeError: If it is of another type.
+        UnicodeError: If it has half a character.
+    """
+    return str.encode(value).decode()
 
 
-def _reason(answer: bytes) -> str:
-    """The reason in an error of OpenSearch and Elasticsearch, or of Solr; or the text."""
-    try:
-        error = json.loads(answer)["error"]
-        causes = [*error.get("root_cause", ()), error]
-        parts = [x[key] for x in causes for key in ("reason", "msg") if x.get(key)]
-        text = "; ".join(dict.fromkeys(parts))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        text = answer.decode("utf-8", "replace")
-    return " ".join(text.split())[:_LONGEST] or "no reason"
+def check_done(is_done: bool) -> None:
+    """Raises a ValueError if an answer says that nothing was done."""
+    if not is_done:
+        raise ValueError("not done")
+
+
+def number(value: Any) -> float:
+    """Returns a number in an answer; engines write NaN as text.
+
+    Raises:
+        TypeError: If it is of another type.
+        ValueError: If it is infinite, or other text.
+    """
+    if isinstance(value, bool) or math.isinf(found := float(value)):
+        raise ValueError(received("expected a finite number or NaN", value))
+    return found

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfrank_sel import kept
-from tfrank_sel.engines.connection import quoted
+from tfrank_sel.engines.connection import check_done, number, string
 from tfrank_sel.engines.engine import Engine, Fields, Logged, queries
+from tfrank_sel.http_client import quoted
 from tfrank_sel.refusals import refusal
 
 _DOCUMENTS = "documents_of_query"  # a parameter of the template
@@ -49,11 +50,11 @@ class Elasticsearch(Engine):
         absent = dict.fromkeys(by_name, math.nan)
 
         def logged(hit: Any) -> Logged:
-            matched = {x: float(y) for x, y in hit.get("matched_queries", {}).items()}
-            return Logged(absent | matched, float(hit["_score"]))
+            matched = {x: number(y) for x, y in hit.get("matched_queries", {}).items()}
+            return Logged(absent | matched, number(hit["_score"]))
 
         return self._send(
-            "POST", path, lambda x: {y["_id"]: logged(y) for y in x["hits"]["hits"]}, body
+            "POST", path, lambda x: {string(y["_id"]): logged(y) for y in x["hits"]["hits"]}, body
         )
 
     def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
@@ -65,7 +66,7 @@ class Elasticsearch(Engine):
             [config] = answer["trained_model_configs"]
             extractors = config["inference_config"]["learning_to_rank"]["feature_extractors"]
             each = [x["query_extractor"] for x in extractors]
-            return {x["feature_name"]: x["query"] for x in each}
+            return {string(x["feature_name"]): x["query"] for x in each}
 
         return self._send("GET", f"_ml/trained_models/{quoted(model)}", queries_of)
 
@@ -89,12 +90,13 @@ class Elasticsearch(Engine):
     def _models(self, prefix: str) -> Sequence[str]:
         path = f"_ml/trained_models/{quoted(prefix)}-*?allow_no_match=true&size={_MOST}"
         return self._send(
-            "GET", path, lambda x: [y["model_id"] for y in x["trained_model_configs"]]
+            "GET", path, lambda x: [string(y["model_id"]) for y in x["trained_model_configs"]]
         )
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         path = f"_ml/trained_models/{quoted(name)}"
-        self._send("PUT", path, dict, {**body, "description": name})
+        described = {**body, "description": name}
+        self._send("PUT", path, lambda x: check_done(x["model_id"] == name), described)
 
 
 def queries_of_file(path: str) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 import abc
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from tfrank_sel.data.rejections import InputError
-from tfrank_sel.engines.connection import AUTHORIZATION, T, send
+from tfrank_sel.engines.connection import AUTHORIZATION, Connection
+from tfrank_sel.http_client import ADDRESS
 from tfrank_sel.refusals import received, refusal
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -61,19 +62,20 @@ class Engine(abc.ABC):
         parameter: Name of the text of the query in the templates of features.
 
     Raises:
-        ValueError: If the URL names no index.
+        ValueError: If the URL names no index, or the authorization of the environment is no header.
     """
 
     example: ClassVar[str] = "http://localhost:9200/items"
 
     def __init__(self, url: str, parameter: str = "query") -> None:
         base, _, index = url.rstrip("/").rpartition("/")
-        if not re.fullmatch(r"https?://[^/]+.*", base):
+        if not ADDRESS.fullmatch(base):
+            if "@" in url:
+                raise refusal(f"`--url` must have no password: set {AUTHORIZATION}", "a password")
             raise refusal(f"`--url` must be that of an index, such as {self.example}", url)
-        if "@" in base:
-            raise refusal(f"`--url` must have no password: set {AUTHORIZATION}", "a password")
         self.base, self.index, self.parameter = base, index, parameter
         self.place = f"{base}/{index}"
+        self._send = Connection(base).send
 
     @classmethod
     @abc.abstractmethod
@@ -125,7 +127,7 @@ class Engine(abc.ABC):
         if not _NAME.fullmatch(name):
             expected = "`--name` must be of a-z, 0-9, _ and -, and begin and end with a-z or 0-9"
             raise refusal(expected, repr(name))
-        numbers = [re.fullmatch(rf"{name}-(\d+)", x) for x in self._models(name)]
+        numbers = [re.fullmatch(rf"{name}-([0-9]{{1,18}})", x) for x in self._models(name)]
         versioned = f"{name}-{1 + max((int(x[1]) for x in numbers if x), default=0)}"
         self._push_model(body, versioned, features)
         return versioned
@@ -155,9 +157,6 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def _push_model(self, body: Any, name: str, features: str) -> None: ...
-
-    def _send(self, method: str, path: str, read: Callable[[Any], T], body: Any = None) -> T:
-        return send(method, f"{self.base}/{path}", read, body=body)
 
     def _named(self, features: str) -> str:
         """The name of a set of features, which may stand in URLs and parameters."""

@@ -13,6 +13,7 @@ from tfrank_sel.data import arrays, lists
 from tfrank_sel.data.formats import Table
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.engines.engine import Engine, Logged
+from tfrank_sel.http_client import one_line
 from tfrank_sel.refusals import received, refusal
 
 Floats = NDArray[np.float64]
@@ -70,9 +71,11 @@ def ask(
         example = f"none, {documents[0]!r} for example" if len(documents) else "an empty table"
         raise InputError(engine.place, received("expected documents of the table", example))
     names = list(logged[0].features)
+    if not names:
+        raise InputError(engine.place, received("expected features of each document", "none"))
     if other := next((x.features for x in logged if x.features.keys() != {*names}), None):
-        expected = f"expected of each document the features {', '.join(names)}"
-        raise InputError(engine.place, received(expected, ", ".join(other)))
+        expected = f"expected of each document the features {one_line(', '.join(names))}"
+        raise InputError(engine.place, received(expected, one_line(", ".join(other))))
     values = np.array([[x.features[name] for name in names] for x in logged], np.float32)
     features = np.where(np.isnan(values), np.float32(missing), values)
     scores_of = np.array([x.score for x in logged])
@@ -155,7 +158,7 @@ def _check_lightgbm(path: str) -> None:
 def _columns(path: str, wanted: Sequence[str], names: Sequence[str]) -> list[int]:
     if lacking := [name for name in wanted if name not in names]:
         expected = f"the engine must log the features of the model, which has {', '.join(lacking)}"
-        raise InputError(path, received(expected, ", ".join(names)))
+        raise InputError(path, received(expected, one_line(", ".join(names))))
     return [names.index(name) for name in wanted]
 
 

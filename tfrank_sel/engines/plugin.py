@@ -10,8 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfrank_sel.engines.connection import quoted
+from tfrank_sel.engines.connection import check_done, number, string
 from tfrank_sel.engines.engine import LOG, Engine, Fields, Logged, queries
+from tfrank_sel.http_client import quoted
 
 _DEFAULT_STORE = "_default_"
 _MOST = 10_000  # models that one request lists
@@ -67,22 +68,29 @@ class Plugin(Engine):
         return isinstance(body, dict) and isinstance(body.get("model"), dict)
 
     def _push_features(self, body: Any, name: str) -> None:
-        if not self._send("GET", "_ltr", lambda x: _DEFAULT_STORE in x["stores"]):
-            self._send("PUT", "_ltr", dict)
-        self._send("PUT", f"_ltr/_featureset/{name}", dict, body)
+        if not self._send("GET", "_ltr", lambda x: _DEFAULT_STORE in {**x["stores"]}):
+            self._send("PUT", "_ltr", lambda x: check_done(x["acknowledged"] is True))
+        self._send("PUT", f"_ltr/_featureset/{name}", _check_stored, body)
 
     def _models(self, prefix: str) -> Sequence[str]:
         path = f"_ltr/_model?prefix={quoted(prefix)}&size={_MOST}"
-        return self._send("GET", path, lambda x: [y["_source"]["name"] for y in x["hits"]["hits"]])
+        return self._send(
+            "GET", path, lambda x: [string(y["_source"]["name"]) for y in x["hits"]["hits"]]
+        )
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {"model": {**body["model"], "name": name}}
-        self._send("POST", f"_ltr/_featureset/{self._named(features)}/_createmodel", dict, body)
+        path = f"_ltr/_featureset/{self._named(features)}/_createmodel"
+        self._send("POST", path, _check_stored, body)
+
+
+def _check_stored(answer: Any) -> None:
+    check_done(answer["result"] in ("created", "updated"))
 
 
 def _logged(answer: Any) -> dict[str, Logged]:
     hits = answer["hits"]["hits"]
-    return {hit["_id"]: Logged(_features(hit), float(hit["_score"])) for hit in hits}
+    return {string(hit["_id"]): Logged(_features(hit), number(hit["_score"])) for hit in hits}
 
 
 def _features(hit: Mapping[str, Any]) -> dict[str, float]:
@@ -90,4 +98,4 @@ def _features(hit: Mapping[str, Any]) -> dict[str, float]:
     [log] = hit["fields"]["_ltrlog"]
     # of models that log more
     entries = [x for x in log[LOG] if x["name"] != "extra_logging"]
-    return {x["name"]: float(x.get("value", math.nan)) for x in entries}
+    return {string(x["name"]): number(x.get("value", math.nan)) for x in entries}

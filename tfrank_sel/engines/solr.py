@@ -8,10 +8,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.engines.connection import send
+from tfrank_sel.engines.connection import check_done, number, string
 from tfrank_sel.engines.engine import Engine, Fields, Logged
-from tfrank_sel.refusals import received
+from tfrank_sel.http_client import quoted
 
 _CLASS = "org.apache.solr.ltr.feature"
 _SEPARATOR = "\x01"  # of identifiers, which may have commas
@@ -53,22 +52,17 @@ class Solr(Engine):
 
         def logged(answer: Any) -> dict[str, Logged]:
             hits = answer["response"]["docs"]
-            return {x[key]: Logged(self._features(x["log"]), float(x["score"])) for x in hits}
+            return {string(x[key]): Logged(_features(x["log"]), number(x["score"])) for x in hits}
 
-        return send("POST", f"{self.place}/select", logged, form=form)
+        return self._send("POST", self._path("select"), logged, form=form)
 
     @functools.cached_property
     def _key(self) -> str:
-        url = f"{self.place}/schema/uniquekey?wt=json"
-        return send("GET", url, lambda x: str(x["uniqueKey"]))
+        path = self._path("schema/uniquekey?wt=json")
+        return self._send("GET", path, lambda x: string(x["uniqueKey"]))
 
-    def _features(self, log: str) -> dict[str, float]:
-        try:
-            pairs = [part.split("=") for part in log.split(",")]
-            return {name: float(value) for name, value in pairs}
-        except ValueError as error:
-            reason = received("expected a log of features as name=value,name=value", repr(log))
-            raise InputError(self.place, reason) from error
+    def _path(self, path: str) -> str:
+        return f"{quoted(self.index)}/{path}"
 
     def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
         ranked = f"{{!ltr model={model} reRankDocs={window} efi.{self.parameter}=$text}}"
@@ -84,12 +78,22 @@ class Solr(Engine):
 
     def _push_features(self, body: Any, name: str) -> None:
         stored = [{**feature, "store": name} for feature in body]
-        send("PUT", f"{self.place}/schema/feature-store", dict, body=stored)
+        self._send("PUT", self._path("schema/feature-store"), _check_done, stored)
 
     def _models(self, prefix: str) -> Sequence[str]:
-        url = f"{self.place}/schema/model-store"
-        return send("GET", url, lambda x: [y["name"] for y in x["models"]])
+        path = self._path("schema/model-store")
+        return self._send("GET", path, lambda x: [string(y["name"]) for y in x["models"]])
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {**body, "name": name, "store": self._named(features)}
-        send("PUT", f"{self.place}/schema/model-store", dict, body=body)
+        self._send("PUT", self._path("schema/model-store"), _check_done, body)
+
+
+def _check_done(answer: Any) -> None:
+    check_done(answer["responseHeader"]["status"] == 0)
+
+
+def _features(log: str) -> dict[str, float]:
+    """The features of a document, as name=value,name=value."""
+    pairs = [part.split("=") for part in log.split(",")]
+    return {string(name): number(value) for name, value in pairs}

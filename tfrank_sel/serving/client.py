@@ -53,7 +53,7 @@ class Ranker(Checked):
     Args:
         address: `HOST:PORT` of the gRPC service, or `http://HOST:PORT` of the REST API.
         model_name: Name of the model on the server.
-        timeout: Maximum time of a request in seconds.
+        timeout: Maximum time of a request in seconds, with its repetitions.
         authority: PEM of the certificate authority of the server, for encrypted gRPC or for
             HTTPS.
         manifest: The manifest that `tfrank_sel.export.export` wrote, or the folder of its
@@ -61,7 +61,7 @@ class Ranker(Checked):
 
     Raises:
         OSError: If the manifest cannot be read.
-        ValueError: If it is not a manifest.
+        ValueError: If it is not a manifest, or `address` is no address or has a password.
     """
 
     def __init__(
@@ -79,7 +79,13 @@ class Ranker(Checked):
     @functools.cached_property
     def takes(self) -> ModelInputs:
         """The inputs of the model, as the server and the manifest declare them."""
-        inputs = input_features.of_model(self._transport.signature("predict"), self._manifest)
+        signature = self._transport.signature("predict")
+        try:
+            inputs = input_features.of_model(signature, self._manifest)
+        except ValueError as error:
+            if self._manifest:  # of another model
+                raise
+            raise self._refused(f"must declare its inputs: {error}") from error
         if inputs is None:
             expected = "must have a signature `predict`, or be asked with its manifest"
             raise self._refused(received(expected, "no such signature"))
@@ -141,7 +147,14 @@ class Ranker(Checked):
         }
         headers = {} if session is None else {SESSION: session}
         outputs = self._transport.predict("rank_top_k", inputs, _OUTPUTS, headers)
+        shapes = {name: outputs[name].shape for name in _OUTPUTS}
+        if {*shapes.values()} != {(1, outputs["mask"].size)}:
+            expected = "An answer must have one list, of one size in all outputs"
+            raise self._transport.error(Code.INTERNAL, received(expected, **shapes))
         mask, ranks, ids, scores = (outputs[name][0] for name in _OUTPUTS)
+        if np.isnan(scores[mask]).any():
+            expected = "An answer must have a score of each item"
+            raise self._transport.error(Code.INTERNAL, received(expected, "NaN"))
         return [
             Ranked(int(rank), doc_id.decode("utf-8", "replace"), float(score))
             for rank, doc_id, score in zip(ranks[mask], ids[mask], scores[mask], strict=True)

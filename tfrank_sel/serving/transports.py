@@ -2,17 +2,17 @@
 
 import abc
 import base64
+import contextlib
 import json
-import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grpc
 import numpy as np
-import urllib3
-from google.protobuf import json_format
+from google.protobuf import json_format, message
 
-from tfrank_sel.refusals import received
+from tfrank_sel.http_client import ADDRESS, MISFORMED, Client, one_line, quoted
+from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serving import protos
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.rest import json_reader
@@ -22,14 +22,15 @@ _ANY_SIZE = -1
 # A server that starts, changes versions or has too much to do is asked again, and so is one that
 # cancels a call; other errors are not retried.
 _TRIES = 4
-_WAIT = 0.1
 _RETRY = {
     "maxAttempts": _TRIES,
-    "initialBackoff": f"{_WAIT}s",
+    "initialBackoff": "0.1s",
     "maxBackoff": "1s",
     "backoffMultiplier": 2,
     "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
+# what reading another message raises; protobuf raises the last for half a character
+_MISFORMED = (*MISFORMED, json_format.Error, message.Error, SystemError)
 _SERVICE = "tensorflow.serving.PredictionService"
 
 
@@ -88,7 +89,16 @@ class Transport(abc.ABC):
 
     def error(self, code: Code, message: str) -> ServingError:
         """Returns an error that names the server."""
-        return ServingError(code, f"{self.address}: {code.name}: {message}")
+        return ServingError(code, f"{self.address}: {code.name}: {one_line(message)}")
+
+    @contextlib.contextmanager
+    def _reads(self, expected: str) -> Iterator[None]:
+        """Turns what an answer of another form raises into an error that names the server."""
+        try:
+            yield
+        except (*_MISFORMED, ServingError) as error:
+            reason = error if isinstance(error, ServingError) else repr(error)
+            raise self.error(Code.INTERNAL, received(expected, reason)) from error
 
 
 class Grpc(Transport):
@@ -123,13 +133,18 @@ class Grpc(Transport):
         for name, array in inputs.items():
             tensor_protos.to_proto(array, request.inputs[name])
         outputs = self._call("Predict", request, protos.PredictResponse, headers).outputs
-        return {name: tensor_protos.to_array(name, outputs[name]) for name in types}
+        with self._reads(f"An answer must have the outputs {', '.join(types)}"):
+            for name, dtype in types.items():
+                if outputs[name].dtype != dtype:
+                    raise refusal(f"{name} must be of type {dtype}", outputs[name].dtype)
+            return {name: tensor_protos.to_array(name, outputs[name]) for name in types}
 
     def signature(self, name: str) -> Any:
         request = protos.MetadataRequest(metadata_field=["signature_def"])
         request.model_spec.name = self.model_name
         response = self._call("GetModelMetadata", request, protos.MetadataResponse)
-        signatures = protos.Signatures.FromString(response.metadata["signature_def"].value)
+        with self._reads("An answer must have signatures"):
+            signatures = protos.Signatures.FromString(response.metadata["signature_def"].value)
         return signatures.signature_def[name]
 
     def close(self) -> None:
@@ -138,13 +153,16 @@ class Grpc(Transport):
     def _call(
         self, method: str, request: Any, answer: type[Any], headers: Mapping[str, str] = {}
     ) -> Any:
+        # gRPC would log what cannot be parsed, with a traceback
         ask = self._channel.unary_unary(
-            f"/{_SERVICE}/{method}", type(request).SerializeToString, answer.FromString
+            f"/{_SERVICE}/{method}", type(request).SerializeToString, bytes
         )
         try:
-            return ask(request, timeout=self.timeout, metadata=(*headers.items(),))
+            octets = ask(request, timeout=self.timeout, metadata=(*headers.items(),))
         except grpc.RpcError as error:
             raise self.error(Code(error.code().value[0]), str(error.details())) from error
+        with self._reads(f"An answer must be that of {method}"):
+            return answer.FromString(octets)
 
 
 class Rest(Transport):
@@ -154,17 +172,8 @@ class Rest(Transport):
         self, address: str, model_name: str, timeout: float, authority: bytes | None
     ) -> None:
         super().__init__(address, model_name, timeout, authority)
-        retries = urllib3.Retry(
-            _TRIES - 1,
-            read=False,
-            backoff_factor=_WAIT,
-            status_forcelist=[Code.UNAVAILABLE.http_status],
-            allowed_methods=None,
-            raise_on_status=False,
-        )
-        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-        self._pool = urllib3.PoolManager(retries=retries, timeout=timeout, ssl_context=context)
-        self._url = f"{address}/v1/models/{model_name}"
+        self._client = Client(address, timeout, authority=authority, tries=_TRIES)
+        self._path = f"/v1/models/{quoted(model_name)}"
 
     def predict(
         self,
@@ -175,48 +184,49 @@ class Rest(Transport):
     ) -> dict[str, np.ndarray]:
         columns = {name: _plain(array.tolist()) for name, array in inputs.items()}
         body = json.dumps({"signature_name": signature, "inputs": columns}).encode()
-        outputs = self._ask("POST", f"{self._url}:predict", body, headers)["outputs"]
-        return json_reader.to_inputs({"inputs": outputs}, types)
+        answer = self._ask("POST", f"{self._path}:predict", body, headers)
+        with self._reads(f"An answer must have the outputs {', '.join(types)}"):
+            return json_reader.to_inputs({"inputs": answer["outputs"]}, types)
 
     def signature(self, name: str) -> Any:
-        answer = self._ask("GET", f"{self._url}/metadata")
-        signature = answer["metadata"]["signature_def"]["signature_def"].get(name, {})
-        return json_format.ParseDict(signature, protos.Signature(), ignore_unknown_fields=True)
+        answer = self._ask("GET", f"{self._path}/metadata")
+        with self._reads("An answer must have signatures"):
+            signature = answer["metadata"]["signature_def"]["signature_def"].get(name, {})
+            return json_format.ParseDict(signature, protos.Signature(), ignore_unknown_fields=True)
 
     def close(self) -> None:
-        self._pool.clear()
+        self._client.close()
 
     def _ask(
-        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] = {}
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}
     ) -> dict[str, Any]:
         try:
-            response = self._pool.request(method, url, body=body, headers=headers)
-        except urllib3.exceptions.TimeoutError as error:
+            answer = self._client.ask(method, path, body, headers)
+        except TimeoutError as error:
             raise self.error(Code.DEADLINE_EXCEEDED, str(error)) from error
-        except urllib3.exceptions.HTTPError as error:
+        except ConnectionError as error:
             raise self.error(Code.UNAVAILABLE, str(error)) from error
-        if response.status != Code.OK.http_status:
-            raise self.error(Code.of_http(response.status), _reason(response.data))
-        try:
-            return json_reader.read_object(response.data)
-        except ServingError as error:
-            raise self.error(Code.INTERNAL, received("An answer must be JSON", error)) from error
+        except ValueError as error:
+            raise self.error(Code.INTERNAL, str(error)) from error
+        if answer.status != Code.OK.http_status:
+            raise self.error(Code.of_http(answer.status), answer.reason)
+        with self._reads("An answer must be JSON"):
+            return json_reader.read_object(answer.content)
 
 
 def connect(
     address: str, model_name: str, timeout: float, authority: bytes | None = None
 ) -> Transport:
-    """Returns the transport for an address: REST for `http://...`, otherwise gRPC."""
-    is_rest = address.startswith(("http://", "https://"))
+    """Returns the transport for an address: REST for `http://...`, otherwise gRPC.
+
+    Raises:
+        ValueError: If the address has a user, or is no URL of a server.
+    """
+    is_rest = address.lower().startswith(("http://", "https://"))
+    if "@" in address or (is_rest and not ADDRESS.fullmatch(address)):
+        shown = "one with `@`" if "@" in address else address
+        raise refusal("`address` must be HOST:PORT or http://HOST:PORT, without a password", shown)
     return (Rest if is_rest else Grpc)(address.rstrip("/"), model_name, timeout, authority)
-
-
-def _reason(body: bytes) -> str:
-    """Returns the message of an error: JSON from a model server, plain text from a proxy."""
-    try:
-        return str(json_reader.read_object(body)["error"])
-    except (ServingError, KeyError):
-        return body.decode("utf-8", "replace").strip()
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tfx.v1.dsl.components import InputArtifact, OutputArtifact, Parameter, comp
 
 from tfrank_sel import export
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.http_client import MISFORMED, Client, one_line
 from tfrank_sel.pipelines.export.requests import TOLERANCE, difference
 from tfrank_sel.pipelines.tfx.sequences import SequenceSchema, pattern, requests
 from tfrank_sel.refusals import received
@@ -139,7 +139,8 @@ def check(server: Server, asked: list[bytes], layout: Schema, most_milliseconds:
     """
     loaded = tf.saved_model.load(server.model)
     seconds = []
-    with grpc.insecure_channel(server.grpc) as channel:
+    rest = Client(server.rest, 60.0)
+    with contextlib.closing(rest), grpc.insecure_channel(server.grpc) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         for example in asked:
             inputs = export.dense_inputs(tf.constant([example]), layout)
@@ -148,7 +149,7 @@ def check(server: Server, asked: list[bytes], layout: Schema, most_milliseconds:
             scores = _by_grpc(stub, example)
             seconds.append(time.perf_counter() - began)
             _compare("gRPC", scores, expected)
-            _compare("REST", _by_rest(server.rest, example), expected)
+            _compare("REST", _by_rest(rest, example), expected)
     slowest = 1e3 * float(np.percentile(seconds, 99))
     if not slowest <= most_milliseconds:
         raise RefusalError(
@@ -182,12 +183,14 @@ def _by_grpc(stub: prediction_service_pb2_grpc.PredictionServiceStub, example: b
     return tf.make_ndarray(answer.outputs["scores"])
 
 
-def _by_rest(base: str, example: bytes) -> np.ndarray:
+def _by_rest(client: Client, example: bytes) -> np.ndarray:
     body = json.dumps({"inputs": {"examples": [{"b64": base64.b64encode(example).decode()}]}})
     try:
-        with urllib.request.urlopen(f"{base}:predict", body.encode(), timeout=60.0) as answer:
-            return np.array(json.load(answer)["outputs"]["scores"])
-    except OSError as error:
+        answer = client.ask("POST", ":predict", body.encode())
+        if answer.status != 200:
+            raise ValueError(f"{answer.status}, {one_line(answer.reason)}")
+        return np.array(json.loads(answer.content)["outputs"]["scores"])
+    except (OSError, *MISFORMED) as error:
         raise RefusalError(received("REST must answer", error)) from error
 
 

@@ -17,6 +17,7 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
+from tfrank_sel import http_client
 from tfrank_sel.data import stores
 from tfrank_sel.refusals import received
 from tfrank_sel.serving import monitoring as metrics
@@ -260,7 +261,7 @@ def _tls(message: Any) -> Iterator[tuple[str, str]]:
             yield "server_cert, server_key", rule
     if message.custom_ca:
         try:
-            ssl.create_default_context(cadata=message.custom_ca)
+            http_client.context(message.custom_ca.encode())
         except ssl.SSLError as error:
             yield "custom_ca", received("must be certificates in PEM", error.reason)
 
