@@ -469,22 +469,56 @@ def near_folder(path: str | os.PathLike[str]) -> str:
     if not is_remote(path):
         return os.fspath(path)
     url = os.fspath(path).rstrip("/")
-    listing = states(url)
-    if not listing:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+    listing = _listed(url)
     place = _place("folders", url, sorted(listing.items()))
     if not place.exists():
         with _aside(place) as copy:
-            fetch(url, [file.removeprefix(f"{url}/") for file in listing], copy)
-            if states(url) != listing:
-                expected = "the folder must stay as it is while it is copied"
-                raise InputError(url, received(expected, "one that changed"))
+            _fetch_whole(url, listing, copy)
             try:
                 os.rename(copy, place)
             except OSError:
                 if not place.exists():  # nor has another process made it
                     raise
     return str(place)
+
+
+@contextlib.contextmanager
+def copied(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Gives a folder on this machine: for one in a store, a copy that is removed at the end.
+
+    Unlike a copy of `near_folder`, no other process has it.
+
+    Args:
+        path: Path or URL.
+
+    Raises:
+        InputError, OSError: As `near_folder`.
+    """
+    if not is_remote(path):
+        yield os.fspath(path)
+        return
+    url = os.fspath(path).rstrip("/")
+    listing = _listed(url)
+    cache().mkdir(parents=True, exist_ok=True)
+    with scratch(cache()) as aside:
+        copy = os.path.join(aside, url.rpartition("/")[2])
+        _fetch_whole(url, listing, copy)
+        yield copy
+
+
+def _listed(url: str) -> dict[str, tuple[int, str]]:
+    listing = states(url)
+    if not listing:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+    return listing
+
+
+def _fetch_whole(url: str, listing: Mapping[str, tuple[int, str]], folder: str) -> None:
+    """Copies the files of a folder of a store, which must stay as they were listed."""
+    fetch(url, [file.removeprefix(f"{url}/") for file in listing], folder)
+    if states(url) != listing:
+        expected = "the folder must stay as it is while it is copied"
+        raise InputError(url, received(expected, "one that changed"))
 
 
 def fetch(url: str, names: Sequence[str], folder: str | os.PathLike[str]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import pathlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import Load
 from tfrank_sel.serving.grpc_services import create_server
 from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.rest import page, rows_of_json
 from tfrank_sel.serving.rest.api import RestApi
 from tfrank_sel.serving.rest.connections import LimitedHttp
 from tfrank_sel.serving.status import Code, ServingError
@@ -60,7 +62,7 @@ class Endpoint:
         self.rest_port = rest_port
         self._tls = tls
         self._limits = limits
-        load: Load = functools.partial(Model, session=session)
+        load: Load = functools.partial(_load, session=session)
         self._core = ServerCore(models, load=load, **core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
@@ -147,6 +149,14 @@ class Endpoint:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+
+
+def _load(path: pathlib.Path, version: int, session: config_pb2.ConfigProto | None) -> Model:
+    """Loads a version with all that REST tells of it: its files may go while it is served."""
+    model = Model(path, version, session)
+    rows_of_json.declared(model)
+    page.of_model(model)
+    return model
 
 
 def listen(host: str, port: int) -> socket.socket:

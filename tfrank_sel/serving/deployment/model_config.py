@@ -17,8 +17,16 @@ from tfrank_sel.serving.status import ServingError, invalid
 SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs", "memory")
 
 
+class _Policy:
+    """A choice of versions."""
+
+    def missing(self, versions: Collection[int]) -> list[int]:
+        """Returns the versions that are named, and not among those found."""
+        return []
+
+
 @dataclasses.dataclass(frozen=True)
-class Latest(Checked):
+class Latest(_Policy, Checked):
     """Serves the versions with the largest numbers.
 
     Args:
@@ -36,7 +44,7 @@ class Latest(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class AllVersions:
+class AllVersions(_Policy):
     """Serves every version."""
 
     def aspired(self, versions: Collection[int]) -> list[int]:
@@ -45,7 +53,7 @@ class AllVersions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Specific(Checked):
+class Specific(_Policy, Checked):
     """Serves the given versions.
 
     Args:
@@ -65,6 +73,9 @@ class Specific(Checked):
     def aspired(self, versions: Collection[int]) -> list[int]:
         """Returns the versions to serve among those found, latest first."""
         return sorted(set(versions) & set(self.versions), reverse=True)
+
+    def missing(self, versions: Collection[int]) -> list[int]:
+        return sorted(set(self.versions) - set(versions))
 
 
 @dataclasses.dataclass(frozen=True)

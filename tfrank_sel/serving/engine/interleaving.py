@@ -132,6 +132,10 @@ class _Mixed(Model):
         self.definitions, self.signatures = first.definitions, first.signatures
         self._both, self._interleaving = (first, second), interleaving
 
+    @property
+    def described(self) -> Model:
+        return self._both[0]
+
     def run(
         self,
         signature: Signature,

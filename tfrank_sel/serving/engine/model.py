@@ -85,6 +85,11 @@ class Model:
             self.close()
             raise
 
+    @property
+    def described(self) -> "Model":
+        """The model that the files of the version describe: itself, unless it borrows others."""
+        return self
+
     def run(
         self,
         signature: Signature,
@@ -144,9 +149,10 @@ def per_model(function: Callable[[Model], T]) -> Callable[[Model], T]:
     values: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
 
     def wrapped(model: Model) -> T:
-        if model not in values:
-            values[model] = function(model)
-        return values[model]
+        described = model.described
+        if described not in values:
+            values[described] = function(described)
+        return values[described]
 
     return wrapped
 
