@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -22,6 +23,7 @@ from tfrank_sel.export.releases import Releases
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
+from tfrank_sel.serving.endpoint import Endpoint
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +161,61 @@ def test_a_server_follows_a_store_and_serves_on_when_it_is_out_of_reach(
         assert export.roll_back(base) == 1
         server.until("serving version 1")
         assert server.answer() == [3.0]
-        [copy] = (tmp_path / "cache" / "folders").glob("*/*/saved_model.pb")
-        assert copy.parent.name == "1"
+        assert stores.find(tmp_path / "cache") == []
     store.stop()
+
+
+NULL = json.dumps(
+    {
+        "signature_name": "predict",
+        "inputs": {
+            "brand": [["acme", None]],
+            "price": [[1.5, None]],
+            "sizes": [[[1, 2], [3.5, 4]]],
+            "country": ["de"],
+            "mask": [[True, True]],
+        },
+    }
+).encode()
+
+
+def named(endpoint, name):
+    """What a model answers to values that only its manifest tells how to read, and its inputs."""
+    address = f"http://127.0.0.1:{endpoint.rest_port}"
+    with urllib.request.urlopen(f"{address}/v1/models/{name}:predict", NULL) as found:
+        answer = json.load(found)
+    with urllib.request.urlopen(address) as found:
+        return answer, found.read().replace(b'{"new":', b'{"old":')
+
+
+def test_models_of_a_store_outlive_all_that_others_do_with_it(bucket, exported, tmp_path):
+    """The shared copies of its versions, other servers and names of it: no answer changes."""
+    base = f"{bucket}/ranker"
+    export.publish(exported / "lookups", base)
+    old, new = (ModelConfig(name, base) for name in ("old", "new"))
+    with Endpoint([old]) as first:
+        copy = stores.near_folder(f"{base}/1")  # as `score` makes it
+        with Endpoint([old]) as second:
+            expected = named(second, "old")
+        assert named(first, "old") == expected
+        other = subprocess.Popen(
+            [sys.executable, "-m", "tfrank_sel.serving", "serve", "--model-base-path", base]
+            + ["--rest-port=0", "--grpc-port=0"],
+            stdout=subprocess.PIPE,
+        )
+        assert other.stdout.readline().startswith(b"Serving ")
+        other.kill()
+        other.communicate()
+        assert named(first, "old") == expected
+        shutil.rmtree(tmp_path / "cache" / "folders")
+        copy = stores.near_folder(f"{base}/1")
+        first._core.reload([new])
+        assert named(first, "new") == expected
+        assert {*stores.find(copy)} == {f"{copy}/{x}" for x in files(f"{base}/1")}
+        export.publish(exported / "lookups", base)
+        with Endpoint([new]) as second:
+            assert named(second, "new") == expected
+    assert os.path.isdir(copy)
 
 
 def refused(*arguments):

@@ -29,7 +29,6 @@ from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _log = logging.getLogger(__name__)
 
-_PLATFORM = "tensorflow"
 # maximum seconds that a version that is loading delays a change of the configuration, and the end
 _PATIENCE = 1.0
 _STOP_SECONDS = 2.0
@@ -318,10 +317,7 @@ class ServerCore:
                 f"Illegal to change a model's platform. For model {config.name} platform was "
                 f"{model.config.platform} and new platform requested is {config.platform}",
             )
-        if config.platform != _PLATFORM:
-            raise invalid(
-                f"model_platform of model {config.name} must be {_PLATFORM}", config.platform
-            )
+        model_config.check_platform(config)
         before = model.config.labels if model else {}
         for label, version in config.labels.items():
             is_new = self._following.allow_labels_for_unavailable and label not in before
