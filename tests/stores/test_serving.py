@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
+from concurrent import futures
 
 import pytest
 import s3fs
@@ -261,7 +262,15 @@ def test_a_deployment_holds_the_models_of_a_store(bucket, half, tmp_path):
     assert "Received: foo://bucket" in refused("deployment", *options, "foo://bucket")
 
 
-def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):
+def test_models_that_are_published_to_a_store_at_once_wait_for_each_other(bucket, half):
+    names = [f"m{i}" for i in range(6)]
+    with futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda name: Releases(bucket, name).publish(half / "2"), names))
+    served = model_config.read(f"{bucket}/models.config")
+    assert sorted(x.name for x in served) == names
+
+
+def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half, monkeypatch):
     root = f"{bucket}/served"
     base, told, releases = f"{root}/ranker", f"{root}/models.config", Releases(root, "ranker")
     assert releases.served() is None
@@ -277,6 +286,7 @@ def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):
     assert releases.served() == f"{base}/2"
     with pytest.raises(InputError, match="must be new in"):
         releases.publish(half / "3", 2, canary=True)
+    monkeypatch.setattr(export.releases, "_PATIENCE", 0.1)
     with leases.held(root, renewed=0.2), pytest.raises(InputError, match="another process"):
         releases.promote()
     assert releases.roll_back() == 1
