@@ -179,7 +179,7 @@ def listen(host: str, port: int) -> socket.socket:
 def _add_port(
     server: grpc.aio.Server, host: str, port: int, tls: grpc.ServerCredentials | None
 ) -> int:
-    address = f"{host}:{port}"
+    address = addressed(host, port)
     try:
         if tls is not None:
             return server.add_secure_port(address, tls)
@@ -188,5 +188,11 @@ def _add_port(
         raise _port_error(host, port, str(error)) from error
 
 
+def addressed(host: str, port: int) -> str:
+    """Returns a host and a port as a client takes them: an address of IPv6 is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _port_error(host: str, port: int, reason: str) -> ServingError:
-    return ServingError(Code.UNAVAILABLE, f"{host}:{port} must be free to listen on: {reason}")
+    address = addressed(host, port)
+    return ServingError(Code.UNAVAILABLE, f"{address} must be free to listen on: {reason}")

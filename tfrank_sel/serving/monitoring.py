@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from tfrank_sel.serving.status import Code, ServingError, mapped
 
 PATH = "/monitoring/prometheus/metrics"
+HEALTH = "/healthz"
 
 # upper limits of the buckets, in microseconds
 _BUCKETS = [10 * 1.8**i for i in range(33)]
