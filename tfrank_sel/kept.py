@@ -83,8 +83,7 @@ def check(path: Path, kind: str) -> None:
         return
     with reading(place, f"the digests of a {kind}"):
         record = json.loads(place.read_text(encoding="utf-8"))
-        files = {str(name): (int(size), str(x)) for name, (size, x) in record["files"].items()}
-        given = record["kind"]
+        files, given = listed(record), record["kind"]
         form, version = int(record["form"]), record["version"]
     if form > _FORM:
         raise refusal(f"{place}: needs tfrank_sel {version} or later", __version__)
@@ -99,6 +98,11 @@ def check(path: Path, kind: str) -> None:
             if digest(file) != hashed:
                 expected = f"{path / name}: must have the content that was written"
                 raise refusal(expected, "another content")
+
+
+def listed(record: Mapping[str, Any]) -> Digests:
+    """Returns the digests of a record, the parsed content of the file of digests."""
+    return {str(name): (int(size), str(x)) for name, (size, x) in record["files"].items()}
 
 
 def write_json(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:

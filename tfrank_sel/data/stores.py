@@ -9,6 +9,7 @@ import contextlib
 import errno
 import glob as local_glob
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -355,6 +356,8 @@ def digests(folder: str | os.PathLike[str]) -> kept.Digests:
 def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str]) -> str | None:
     """Returns the first file of a folder that a copy of it lacks or changed; None if there is none.
 
+    If all are equal, the file of digests of the copy, if it has one, must be theirs.
+
     Args:
         folder: The copy, its path or URL. It may have other files as well.
         original: The folder.
@@ -362,9 +365,15 @@ def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str])
     Returns:
         Path or URL of the file in the copy.
     """
-    copied = digests(folder)
-    changed = (name for name, entry in digests(original).items() if copied.get(name) != entry)
-    return next((join(folder, name) for name in changed), None)
+    copied, wanted = digests(folder), digests(original)
+    changed = [name for name, entry in wanted.items() if copied.get(name) != entry]
+    if not changed and is_file(place := join(folder, kept.DIGESTS)):
+        try:
+            is_whole = kept.listed(json.loads(read_text(place))) == wanted
+        except (AttributeError, KeyError, TypeError, ValueError):
+            is_whole = False
+        changed = [] if is_whole else [kept.DIGESTS]
+    return join(folder, changed[0]) if changed else None
 
 
 def drop(folder: str | os.PathLike[str], first: str = "", but: Iterable[str] = ()) -> None:

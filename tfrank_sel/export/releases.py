@@ -256,8 +256,8 @@ class Releases:
     refuse to move a label to a version that they have not loaded.
 
     Other labels than `stable`, `canary` and `previous` are yours, and so are other models, policies
-    that serve more versions, and further settings: they stay, and only comments below the head of
-    the file go.
+    that serve more versions, and further settings: they stay. A change keeps the comments at the
+    head of the file only.
 
     All methods raise `tfrank_sel.data.InputError` if a store cannot be reached or denies access,
     another process is changing it, or `models.config` is malformed or empty.
@@ -386,10 +386,10 @@ class Releases:
                 if latest in entry.version_labels.values():
                     reason = f"version {latest} must have no label to be rolled back"
                     raise self._refused(reason, f"labels {dict(entry.version_labels)}")
-                version = roll_back(self.base)
+                before = roll_back(self.base)
                 if entry.base_path:
                     self._tell(labels)
-                return version
+                return before
             version = labels.get(STABLE if CANARY in labels else PREVIOUS)
             if version is None:
                 reason = "expected a canary or a previous version to roll back"
@@ -462,6 +462,8 @@ class Releases:
         entry.ClearField("version_labels")
         entry.version_labels.update(labels)
         _serve(entry.model_version_policy, {*labels.values()}, before, sorted(there, reverse=True))
+        if configuration == self._read():  # also its comments stay
+            return
         path = stores.join(self.root, CONFIGURATION)
         text = stores.read_text(path) if stores.is_file(path) else ""
         head = itertools.takewhile(lambda x: x[:1] in ("#", "\n"), text.splitlines(keepends=True))
