@@ -137,7 +137,8 @@ def test_broken_versions_are_told(folder):
 
     warm_up, batching, graph = check(folder)
 
-    assert "must be a TFRecord of PredictionLog" in str(warm_up)
+    assert f"{PATH}: " in str(warm_up)
+    assert "verify your warmup data is in TFRecord format" in str(warm_up)
     assert "must be a BatchingParameters" in str(batching)
     assert "must be a SavedModel that a stock server runs" in str(graph)
     done = CliRunner().invoke(app, ["check", str(folder)])

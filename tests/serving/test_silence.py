@@ -2,9 +2,6 @@
 
 import asyncio
 import contextlib
-import datetime
-import json
-import logging
 import os
 import select
 import shutil
@@ -29,7 +26,6 @@ from tfrank_sel.serving.engine import versions, warmup
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.limits import Limits
-from tfrank_sel.serving.output import JsonLines
 from tfrank_sel.serving.rest import page
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -64,23 +60,6 @@ def test_output_that_is_read_is_whole_and_in_order():
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.split() == [*map(str, range(1000)), "after"]
-
-
-def test_a_log_of_json_has_an_object_in_each_line():
-    try:
-        raise KeyError('a "b"')
-    except KeyError:
-        error = sys.exc_info()
-    record = logging.LogRecord("a.b", logging.WARNING, "x.py", 1, "is %s\n", ("ü",), error)
-    line = JsonLines().format(record)
-    told = json.loads(line)
-    assert ("\n" in line, list(told)) == (False, ["time", "level", "logger", "message"])
-    assert (told["level"], told["logger"]) == ("WARNING", "a.b")
-    assert told["message"].startswith("is ü\n")
-    assert told["message"].endswith("KeyError: 'a \"b\"'")
-    assert datetime.datetime.fromisoformat(told["time"]).timestamp() == pytest.approx(
-        record.created, abs=1e-3
-    )
 
 
 ODD = [ValueError("NUL"), TypeError("scheme"), AttributeError("empty"), KeyError("Size"), OSError()]

@@ -27,7 +27,7 @@ class LeaseError(RuntimeError):
 
 @contextlib.contextmanager
 def held(
-    folder: str, *, renewed: float = _RENEWED, expired: float = _EXPIRED, patience: float = 0.0
+    folder: str, patience: float = 0.0, *, renewed: float = _RENEWED, expired: float = _EXPIRED
 ) -> Iterator[None]:
     """Holds a folder of a store for this process alone, until the end.
 
@@ -38,9 +38,9 @@ def held(
 
     Args:
         folder: URL of the folder.
+        patience: Seconds to wait for a process that lives.
         renewed: Seconds between signs of life.
         expired: Seconds without one after which a lease is taken over.
-        patience: Seconds to wait for a process that lives.
 
     Raises:
         FileExistsError: If another process that lives holds the folder.

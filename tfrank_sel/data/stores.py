@@ -368,11 +368,9 @@ def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str])
     copied, wanted = digests(folder), digests(original)
     changed = [name for name, entry in wanted.items() if copied.get(name) != entry]
     if not changed and is_file(place := join(folder, kept.DIGESTS)):
-        try:
-            is_whole = kept.listed(json.loads(read_text(place))) == wanted
-        except (AttributeError, KeyError, TypeError, ValueError):
-            is_whole = False
-        changed = [] if is_whole else [kept.DIGESTS]
+        changed = [kept.DIGESTS]
+        with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+            changed *= kept.listed(json.loads(read_text(place))) != wanted
     return join(folder, changed[0]) if changed else None
 
 
@@ -478,7 +476,7 @@ def near_folder(path: str | os.PathLike[str]) -> str:
     if not is_remote(path):
         return os.fspath(path)
     url = os.fspath(path).rstrip("/")
-    listing = _listed(url)
+    listing = states(url)
     place = _place("folders", url, sorted(listing.items()))
     if not place.exists():
         with _aside(place) as copy:
@@ -507,23 +505,17 @@ def copied(path: str | os.PathLike[str]) -> Iterator[str]:
         yield os.fspath(path)
         return
     url = os.fspath(path).rstrip("/")
-    listing = _listed(url)
     cache().mkdir(parents=True, exist_ok=True)
     with scratch(cache()) as aside:
         copy = os.path.join(aside, url.rpartition("/")[2])
-        _fetch_whole(url, listing, copy)
+        _fetch_whole(url, states(url), copy)
         yield copy
-
-
-def _listed(url: str) -> dict[str, tuple[int, str]]:
-    listing = states(url)
-    if not listing:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
-    return listing
 
 
 def _fetch_whole(url: str, listing: Mapping[str, tuple[int, str]], folder: str) -> None:
     """Copies the files of a folder of a store, which must stay as they were listed."""
+    if not listing:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
     fetch(url, [file.removeprefix(f"{url}/") for file in listing], folder)
     if states(url) != listing:
         expected = "the folder must stay as it is while it is copied"

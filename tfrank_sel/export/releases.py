@@ -379,8 +379,7 @@ class Releases:
             tfrank_sel.data.InputError: If there is no other version to serve.
         """
         with self._alone():
-            entry = self._entry(self._read())
-            labels = _own(entry)
+            labels = _own(entry := self._entry(self._read()))
             if not labels:
                 latest = max(versions(self.base), default=-1)
                 if latest in entry.version_labels.values():
@@ -420,13 +419,9 @@ class Releases:
         # The file has the entries of all models: of two that read it at once, the second to write
         # would take away the entry of the first, and servers would unload its model.
         is_remote = stores.is_remote(self.root)
-        lock = f".{CONFIGURATION}.lock"
+        root, lock = Path(self.root), f".{CONFIGURATION}.lock"
         try:
-            with (
-                leases.held(self.root, patience=_PATIENCE)
-                if is_remote
-                else held(Path(self.root), lock, _PATIENCE)
-            ):
+            with leases.held(self.root, _PATIENCE) if is_remote else held(root, lock, _PATIENCE):
                 yield
         except InputError:
             raise
@@ -454,8 +449,10 @@ class Releases:
         others = {x: y for x, y in entry.version_labels.items() if x not in _OWN}
         if gone := {x: y for x, y in others.items() if y not in there}:
             raise self._refused("labels must be of versions that are there", f"labels {gone}")
-        before = {*_own(entry).values()}
-        labels = others | {label: x for label, x in labels.items() if x in there}
+        before, labels = (
+            {*_own(entry).values()},
+            others | {label: x for label, x in labels.items() if x in there},
+        )
         # Servers read the file in another working folder.
         base = self.base if stores.is_remote(self.base) else os.path.abspath(self.base)
         entry.base_path, entry.model_platform = base, "tensorflow"

@@ -23,7 +23,7 @@ from tfrank_sel.launch import quiet
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.options import Following, with_options
-from tfrank_sel.serving.output import JsonLines, unhindered
+from tfrank_sel.serving.output import unhindered
 from tfrank_sel.serving.status import ServingError
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ Folder = Annotated[
     str, typer.Option(help="Folder or URL of all served models, which holds models.config.")
 ]
 ReleasedName = Annotated[str, typer.Option(help="Name of the model in the folder and in requests.")]
-
-_LINE = "%(asctime)s %(message)s"  # of a log
 
 app = Application(ImportError, OSError, ValueError, ServingError, no_args_is_help=True)
 
@@ -93,10 +91,6 @@ def serve(
             help="File to which the items of each session are appended, with teams or credits."
         ),
     ] = pathlib.Path("interleaved.jsonl"),
-    log_format: Annotated[
-        Literal["text", "json"],
-        typer.Option(help="Lines of the log: time and text, or JSON objects with a level."),
-    ] = "text",
 ) -> None:
     """Answer TensorFlow Serving's gRPC and REST requests until interrupted.
 
@@ -148,8 +142,7 @@ def serve(
     )
     gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
     with unhindered():
-        form = JsonLines() if log_format == "json" else logging.Formatter(_LINE)
-        has_ended = _serve(endpoint, [model.name for model in models], form)
+        has_ended = _serve(endpoint, [model.name for model in models])
     if not has_ended:
         os._exit(0)  # what does not end would keep the process
 
@@ -312,7 +305,7 @@ def _interleaved(option: str, models: Sequence[str]) -> tuple[str, list[int]]:
     return name, versions
 
 
-def _serve(endpoint: "Endpoint", names: Sequence[str], form: logging.Formatter) -> bool:
+def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
     """Serves until a signal, and returns whether all has ended."""
     from tfrank_sel.serving.endpoint import addressed
 
@@ -329,16 +322,9 @@ def _serve(endpoint: "Endpoint", names: Sequence[str], form: logging.Formatter) 
             address = f"http://{addressed(endpoint.host, endpoint.rest_port)}/v1/models/"
             rest = ", ".join(address + name for name in names)
             grpc = addressed(endpoint.host, endpoint.grpc_port)
-            handler, told = (
-                logging.StreamHandler(sys.stdout),
-                logging.getLogger("tfrank_sel.serving"),
-            )
-            line = f"Serving {', '.join(names)}: gRPC {grpc}, REST {rest}"
-            if isinstance(form, JsonLines):
-                line = form.format(told.makeRecord(told.name, logging.INFO, "", 0, line, (), None))
-            print(line, flush=True)
-            handler.setFormatter(form)
-            logging.basicConfig(level=logging.INFO, handlers=[handler])
+            print(f"Serving {', '.join(names)}: gRPC {grpc}, REST {rest}", flush=True)
+            form = "%(asctime)s %(message)s"
+            logging.basicConfig(level=logging.INFO, format=form, stream=sys.stdout)
         except Exception as error:
             events.put(error)
 

@@ -75,7 +75,7 @@ class Metrics:
         finally:
             self._counts.add(seen.model_name, code.name)
 
-    def loaded(self, path: str, failed: bool) -> None:
+    def loaded(self, path: str, *, failed: bool) -> None:
         """Counts an attempt to load a version, by its path or URL."""
         self._loads.add(path, "fail" if failed else "success")
 

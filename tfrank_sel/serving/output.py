@@ -1,10 +1,7 @@
 """Output of a server, which never waits for the process that should read it."""
 
 import contextlib
-import datetime
 import fcntl
-import json
-import logging
 import os
 import queue
 import sys
@@ -15,16 +12,6 @@ _WAITING = 2**10  # pieces that wait to be read
 _PIECE = 2**12
 _PIPE = 2**20  # bytes that are held while no thread of Python runs
 _END_SECONDS = 1.0
-
-
-class JsonLines(logging.Formatter):
-    """A JSON object in a line for each record: `time` (UTC), `level`, `logger` and `message`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Returns the line of a record; `message` ends with the traceback, if there is one."""
-        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
-        values = {"time": time.isoformat(timespec="milliseconds"), "level": record.levelname}
-        return json.dumps(values | {"logger": record.name, "message": super().format(record)})
 
 
 @contextlib.contextmanager

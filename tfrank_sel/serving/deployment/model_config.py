@@ -17,16 +17,8 @@ from tfrank_sel.serving.status import ServingError, invalid
 SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs", "memory")
 
 
-class _Policy:
-    """A choice of versions."""
-
-    def missing(self, versions: Collection[int]) -> list[int]:
-        """Returns the versions that are named, and not among those found."""
-        return []
-
-
 @dataclasses.dataclass(frozen=True)
-class Latest(_Policy, Checked):
+class Latest(Checked):
     """Serves the versions with the largest numbers.
 
     Args:
@@ -44,7 +36,7 @@ class Latest(_Policy, Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class AllVersions(_Policy):
+class AllVersions:
     """Serves every version."""
 
     def aspired(self, versions: Collection[int]) -> list[int]:
@@ -53,7 +45,7 @@ class AllVersions(_Policy):
 
 
 @dataclasses.dataclass(frozen=True)
-class Specific(_Policy, Checked):
+class Specific(Checked):
     """Serves the given versions.
 
     Args:
@@ -73,9 +65,6 @@ class Specific(_Policy, Checked):
     def aspired(self, versions: Collection[int]) -> list[int]:
         """Returns the versions to serve among those found, latest first."""
         return sorted(set(versions) & set(self.versions), reverse=True)
-
-    def missing(self, versions: Collection[int]) -> list[int]:
-        return sorted(set(self.versions) - set(versions))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +101,11 @@ class ModelConfig(Checked):
                 "`base_path` must be a Path, or the URL of a folder in a store",
                 repr(self.base_path),
             )
+
+
+def missing(policy: Latest | AllVersions | Specific, versions: Collection[int]) -> list[int]:
+    """Returns the versions that a policy names, and that are not among those found."""
+    return sorted({*policy.versions} - {*versions}) if isinstance(policy, Specific) else []
 
 
 def check_platform(config: ModelConfig) -> None:

@@ -64,7 +64,7 @@ class ServerCore:
         self._models: Mapping[str, ModelVersions] = {}
         # of models that answer from an earlier folder, until this one has a version
         self._waiting: dict[str, ModelVersions] = {}
-        self._retired: dict[str, ModelVersions] = {}
+        self._retired: list[ModelVersions] = []
         self._following = Following(**following)
         self._interleaving = interleaving
         self._load = load
@@ -156,14 +156,11 @@ class ServerCore:
             for config in configs:
                 self._check(config)
             before = [*self._models.values(), *self._waiting.values()]
-            models, waiting = dict[str, ModelVersions](), dict[str, ModelVersions]()
-            kept = []
+            models, waiting, kept = {}, {}, []
             for config in configs:
                 old, model = self._models.get(config.name), self._following_of(config)
                 if model is None:
-                    model = ModelVersions(
-                        config, self._load, self._metrics.loaded, self._metrics.forget
-                    )
+                    model = ModelVersions(config, self._load, self._metrics)
                     model.poll()  # before it replaces the old one, which answers meanwhile
                 else:
                     model.config = config
@@ -197,8 +194,7 @@ class ServerCore:
         return next(same, None)
 
     def _check_available(self, configs: Sequence[ModelConfig]) -> None:
-        asked = [self._following_of(config) for config in configs]
-        missing = [model for model in asked if model and not model.is_available()]
+        missing = [x for x in map(self._following_of, configs) if x and not x.is_available()]
         if missing:
             reasons = ", ".join(f"{{Name: {x.config.name} {x.reason()}}}" for x in missing)
             raise ServingError(
@@ -207,13 +203,10 @@ class ServerCore:
 
     def _retire(self, model: ModelVersions) -> None:
         model.close()
-        name = model.config.name
-        dropped = [self._retired.pop(name)] if name in self._retired else []
-        self._retired[name] = model
-        if len(self._retired) > _RETIRED:
-            dropped.append(self._retired.pop(next(iter(self._retired))))
-        for other in dropped:
-            other.forget()
+        self._retired.append(model)
+        for earlier in self._retired[:-_RETIRED]:
+            earlier.forget()
+        del self._retired[:-_RETIRED]
 
     def observed(
         self, api: str, entrypoint: str, name: str = ""
@@ -282,10 +275,11 @@ class ServerCore:
         Raises:
             ServingError: NOT_FOUND if there is none.
         """
-        models = [self._models.get(name) or self._retired.get(name), self._waiting.get(name)]
-        found = [status for model in models if model for status in model.statuses()]
-        found.sort(key=lambda status: status.state == State.AVAILABLE)
-        by_version = {status.version: status for status in found}  # of equal numbers, what answers
+        models = [x for x in (self._models.get(name), self._waiting.get(name)) if x]
+        models = models or [x for x in self._retired if x.config.name == name]
+        found = [status for model in models for status in model.statuses()]
+        # of equal numbers, the one that answers
+        by_version = {x.version: x for x in sorted(found, key=lambda x: x.state == State.AVAILABLE)}
         statuses = [by_version[x] for x in sorted(by_version, reverse=True)]
         if version is not None:
             statuses = [status for status in statuses if status.version == version]
@@ -296,8 +290,7 @@ class ServerCore:
 
     def _ask_stores(self, configs: Sequence[ModelConfig]) -> None:
         """Looks for new folders in stores, while no other change of the configuration waits."""
-        models = *self._models.values(), *self._waiting.values()
-        served = {model.config.base_path for model in models}
+        served = {model.config.base_path for model in self._models.values()}
         new = {x.base_path for x in configs if isinstance(x.base_path, str)} - served
         # In threads, since a client of a store may wait for minutes and cannot be stopped.
         threads = {url: threading.Thread(target=_look, args=[url], daemon=True) for url in new}

@@ -131,10 +131,7 @@ class _Mixed(Model):
         self.path, self.version = first.path, first.version
         self.definitions, self.signatures = first.definitions, first.signatures
         self._both, self._interleaving = (first, second), interleaving
-
-    @property
-    def described(self) -> Model:
-        return self._both[0]
+        self.described = first
 
     def run(
         self,

@@ -85,11 +85,6 @@ class Model:
             self.close()
             raise
 
-    @property
-    def described(self) -> "Model":
-        """The model that the files of the version describe: itself, unless it borrows others."""
-        return self
-
     def run(
         self,
         signature: Signature,
@@ -149,7 +144,7 @@ def per_model(function: Callable[[Model], T]) -> Callable[[Model], T]:
     values: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
 
     def wrapped(model: Model) -> T:
-        described = model.described
+        described = getattr(model, "described", model)  # of models that it borrows
         if described not in values:
             values[described] = function(described)
         return values[described]

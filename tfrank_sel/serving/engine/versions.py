@@ -17,9 +17,11 @@ from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.releases import KIND
 from tfrank_sel.refusals import received
+from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.warmup import warm_up
+from tfrank_sel.serving.monitoring import Metrics
 from tfrank_sel.serving.status import Code, ServingError
 
 _log = logging.getLogger(__name__)
@@ -130,19 +132,14 @@ class ModelVersions:
     Args:
         config: The model to serve.
         load: Function that loads a version from its folder and number.
-        on_load: Called with the path or URL of a version, and whether it did not load.
-        on_end: Called with that of a version whose state is forgotten.
+        metrics: Metrics that count its loads, if any.
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        load: Load = Model,
-        on_load: Callable[[str, bool], None] = lambda *_: None,
-        on_end: Callable[[str], None] = lambda _: None,
+        self, config: ModelConfig, load: Load = Model, metrics: Metrics | None = None
     ) -> None:
         self.config = config
-        self._load_model, self._on_load, self._on_end = load, on_load, on_end
+        self._load_model, self._metrics = load, metrics or Metrics()
         self._lock = threading.Lock()
         self._polling = threading.Lock()
         self._is_closed = False
@@ -204,7 +201,7 @@ class ModelVersions:
             if version in self._loaded:
                 _log.info("serving version %d of %s", version, self.config.name)
         self.forget(_ENDED)
-        if missing := self.config.policy.missing(folders):
+        if missing := model_config.missing(self.config.policy, folders):
             expected = f"{self.config.name}: the versions of its policy must be there"
             raise ServingError(Code.NOT_FOUND, received(expected, f"without {missing}"))
 
@@ -256,10 +253,8 @@ class ModelVersions:
             self._unload(version)
 
     def _is_due(self, version: int) -> bool:
-        failure = self._failures.get(version, _Failure())
-        return failure.tries <= self.config.max_load_retries and (
-            time.monotonic() >= failure.next_try
-        )
+        failure, most = self._failures.get(version, _Failure()), self.config.max_load_retries
+        return failure.tries <= most and time.monotonic() >= failure.next_try
 
     def _load(self, version: int, path: pathlib.Path) -> None:
         failure = self._failures.setdefault(version, _Failure())
@@ -267,16 +262,14 @@ class ModelVersions:
         self._set(VersionStatus(version, State.LOADING))
         try:
             handle = _Handle(loaded(path, version, self._load_model))
-            self._on_load(place, False)
+            self._metrics.loaded(place, failed=False)
         # No error of a broken folder may end the polling, or affect other versions.
         except Exception as error:
-            self._on_load(place, True)
+            self._metrics.loaded(place, failed=True)
             failure.tries += 1
             failure.next_try = time.monotonic() + self.config.load_retry_seconds
-            code = Code.UNKNOWN
-            if isinstance(error, ServingError):
-                code = error.code
-            elif isinstance(error, tf.errors.OpError):
+            code = error.code if isinstance(error, ServingError) else Code.UNKNOWN
+            if isinstance(error, tf.errors.OpError):
                 code = Code(error.error_code)
             gave_up = failure.tries > self.config.max_load_retries
             state = State.END if gave_up else State.LOADING
@@ -307,7 +300,7 @@ class ModelVersions:
             for version in gone:
                 del self._statuses[version]
         for version in gone:
-            self._on_end(self._places.pop(version, ""))
+            self._metrics.forget(self._places.pop(version, ""))
 
     def _unload(self, version: int) -> None:
         with self._lock:

@@ -22,10 +22,8 @@ _ERROR = {"description": "The request is refused: `error` says why."}
 
 def written(core: ServerCore) -> bytes:
     """Returns the document of the currently served models: OpenAPI 3.1, as JSON."""
-    paths = {
-        monitoring.PATH: _get("Metrics for Prometheus", "text/plain"),
-        monitoring.HEALTH: _get("Whether all models are available; 503 if not", "text/plain"),
-    }
+    paths = {monitoring.PATH: _get("Metrics for Prometheus", "text/plain")}
+    paths[monitoring.HEALTH] = _get("Whether all models are available; 503 if not", "text/plain")
     for name in core.names():
         model = f"/v1/models/{urllib.parse.quote(name, safe='')}"
         paths[model] = _get(f"States of the versions of {name}")
