@@ -244,7 +244,11 @@ def test_what_a_person_wrote_stays(
 @pytest.mark.parametrize(
     ("labels", "command", "told"),
     [
-        ({"canary": 3}, "promote", "must label a version `stable`. Received: labels {'canary': 3}"),
+        (
+            {"canary": 3},
+            "promote",
+            "a version must be labelled `stable`. Received: labels {'canary': 3}",
+        ),
         ({"canary": 3}, "roll-back", "expected a canary or a previous version"),
         ({"previous": 3}, "promote", "expected a canary to promote"),
         ({"previous": 3}, "roll-back", None),

@@ -381,8 +381,9 @@ class Releases:
         with self._alone():
             labels = _own(entry := self._entry(self._read()))
             if not labels:
-                latest = max(versions(self.base), default=-1)
-                if latest in entry.version_labels.values():
+                if (
+                    latest := max(versions(self.base), default=-1)
+                ) in entry.version_labels.values():
                     reason = f"version {latest} must have no label to be rolled back"
                     raise self._refused(reason, f"labels {dict(entry.version_labels)}")
                 before = roll_back(self.base)
@@ -433,8 +434,7 @@ class Releases:
 
     def _stable(self, labels: Mapping[str, int]) -> int:
         if STABLE not in labels:
-            reason = f"{CONFIGURATION} must label a version `{STABLE}`"
-            raise self._refused(reason, f"labels {dict(labels)}")
+            raise self._refused("a version must be labelled `stable`", f"labels {dict(labels)}")
         return labels[STABLE]
 
     def _tell(self, labels: dict[str, int]) -> None:

@@ -22,7 +22,7 @@ from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import Load
 from tfrank_sel.serving.grpc_services import create_server
 from tfrank_sel.serving.limits import Limits
-from tfrank_sel.serving.rest import page, rows_of_json
+from tfrank_sel.serving.rest import page
 from tfrank_sel.serving.rest.api import RestApi
 from tfrank_sel.serving.rest.connections import LimitedHttp
 from tfrank_sel.serving.status import Code, ServingError
@@ -154,8 +154,7 @@ class Endpoint:
 def _load(path: pathlib.Path, version: int, session: config_pb2.ConfigProto | None) -> Model:
     """Loads a version with all that REST tells of it: its files may go while it is served."""
     model = Model(path, version, session)
-    rows_of_json.declared(model)
-    page.of_model(model)
+    page.of_model(model)  # and what reads values of rows
     return model
 
 
