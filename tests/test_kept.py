@@ -47,7 +47,9 @@ def table(tmp_path_factory) -> dict[str, Kept]:
     folder = tmp_path_factory.mktemp("table")
     (folder / "saved" / "variables").mkdir(parents=True)
     graph = saved_model_pb2.SavedModel()
-    graph.meta_graphs.add().meta_info_def.tensorflow_version = "2" * 2000
+    about = graph.meta_graphs.add().meta_info_def
+    about.tensorflow_version = "2" * 2000
+    about.tags.append("serve")
     (folder / "saved" / "saved_model.pb").write_bytes(graph.SerializeToString())
     (folder / "saved" / "variables" / "variables.index").write_bytes(bytes(3000))
     releases = Releases(str(folder / "root"), "ranker")
@@ -393,3 +395,33 @@ def test_a_lock_that_is_never_that_of_its_name_is_given_up(tmp_path, monkeypatch
         locks.held(tmp_path, patience=0.1),
     ):
         pass
+
+
+@pytest.mark.parametrize("by", ["this version", "an earlier one"])
+def test_the_digests_of_a_copy_are_compared_with_the_original(tmp_path, by):
+    saved, copy = tmp_path / "saved", tmp_path / "copy"
+    (saved / "variables").mkdir(parents=True)
+    (saved / "saved_model.pb").write_bytes(b"graph")
+    (saved / "variables" / "x").write_bytes(b"values")
+    shutil.copytree(saved, copy)
+    assert stores.difference(copy, saved) is None  # published before there were digests
+    place = copy / kept.DIGESTS
+    whole = kept.text(kept.digests(saved), "SavedModel")
+    if by == "an earlier one":
+        whole = whole.replace(kept.__version__, "0.0.1")
+    place.write_text(whole)
+    assert stores.difference(copy, saved) is None
+    others = kept.text({"saved_model.pb": (5, "0" * 64)}, "SavedModel")
+    for damaged in (
+        whole[:40],
+        "",
+        "[]",
+        "{}",
+        '{"files": {"x": 1}}',
+        others,
+        whole.replace("6,", "7,"),
+    ):
+        place.write_text(damaged)
+        assert stores.difference(copy, saved) == str(place)
+    (copy / "variables" / "x").unlink()
+    assert stores.difference(copy, saved) == str(copy / "variables" / "x")

@@ -96,16 +96,16 @@ def check(path: Path, kind: str) -> None:
         OSError: If a file is missing or cannot be read.
         ValueError: If a file differs, or the folder holds something else. The error names the file.
     """
-    listed = path / DIGESTS
-    if not listed.exists() and path.is_dir():
+    place = path / DIGESTS
+    if not place.exists() and path.is_dir():
         return
-    with reading(listed, f"the digests of a {kind}"):
-        record = json.loads(listed.read_text(encoding="utf-8"))
-        files = {inside(path, x): (int(y), str(z)) for x, (y, z) in record["files"].items()}
+    with reading(place, f"the digests of a {kind}"):
+        record = json.loads(place.read_text(encoding="utf-8"))
+        files = {inside(path, name): entry for name, entry in listed(record).items()}
         given = record["kind"]
         form, version = int(record["form"]), record["version"]
     if form > _FORM:
-        raise refusal(f"{listed}: needs tfrank_sel {version} or later", __version__)
+        raise refusal(f"{place}: needs tfrank_sel {version} or later", __version__)
     if given != kind:
         raise refusal(f"{path}: expected a {kind}", f"a {given}")
     for place, (size, hashed) in files.items():
@@ -119,6 +119,11 @@ def check(path: Path, kind: str) -> None:
             if digest(file) != hashed:
                 expected = f"{place}: must have the content that was written"
                 raise refusal(expected, "another content")
+
+
+def listed(record: Mapping[str, Any]) -> Digests:
+    """Returns the digests of a record, the parsed content of the file of digests."""
+    return {str(name): (int(size), str(x)) for name, (size, x) in record["files"].items()}
 
 
 def write_json(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:

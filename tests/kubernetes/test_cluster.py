@@ -20,7 +20,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(
     scope="module",
-    params=[{"version": 1}, {"root": "/srv/models"}, {"root": "gs://models"}],
+    params=[{"version": 1}, {}, {"base": "gs://models/ranker"}],
     ids=["image", "disk", "store"],
 )
 def deployment(request, tmp_path_factory):

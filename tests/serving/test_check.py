@@ -7,11 +7,15 @@ from typer.testing import CliRunner
 
 from tests import refusals
 from tests.serving.certificates import certificate
+from tfrank_sel import export
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import config, model_config
 from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.deployment.model_config import AllVersions, Latest, ModelConfig, Specific
+from tfrank_sel.serving.engine.core import ServerCore
+from tfrank_sel.serving.engine.versions import ModelVersions
 from tfrank_sel.serving.engine.warmup import PATH
+from tfrank_sel.serving.status import ServingError
 
 BATCHING = """max_batch_size { value: 128 } batch_timeout_micros { value: 2000 }
 allowed_batch_sizes: 32 allowed_batch_sizes: 128 pad_variable_length_inputs: false"""
@@ -133,8 +137,95 @@ def test_broken_versions_are_told(folder):
 
     warm_up, batching, graph = check(folder)
 
-    assert "must be a TFRecord of PredictionLog" in str(warm_up)
+    assert f"{PATH}: " in str(warm_up)
+    assert "verify your warmup data is in TFRecord format" in str(warm_up)
     assert "must be a BatchingParameters" in str(batching)
     assert "must be a SavedModel that a stock server runs" in str(graph)
     done = CliRunner().invoke(app, ["check", str(folder)])
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 3)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flipped(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 255
+    path.write_bytes(content)
+
+
+def another(path):
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"of another kind")
+
+
+# what is done to a file of a version, and whether a server finds it without digests, too
+DAMAGES = [
+    ("saved_model.pb", cut, True),
+    ("saved_model.pb", pathlib.Path.unlink, True),
+    ("saved_model.pb", another, True),
+    ("variables/variables.index", pathlib.Path.unlink, True),
+    ("variables/variables.index", cut, True),
+    ("variables/variables.data-00000-of-00001", pathlib.Path.unlink, True),
+    ("variables/variables.data-00000-of-00001", flipped, True),
+    ("fingerprint.pb", pathlib.Path.unlink, False),
+    ("digests.json", cut, False),
+    (PATH, another, True),
+    ("notes.txt", another, None),  # a file that is there as well
+]
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "found"), DAMAGES, ids=[f"{x[1].__name__} {x[0]}" for x in DAMAGES]
+)
+@pytest.mark.parametrize("has_digests", [True, False])
+def test_a_version_has_a_fault_where_a_server_refuses_it(
+    half, tmp_path, file, damage, found, has_digests
+):
+    version = export.publish(half / "1", tmp_path / "half")
+    write(tmp_path)
+    assert list(check(tmp_path)) == []
+    damage(version / file)
+    if not has_digests:
+        (version / "digests.json").unlink()
+    served = ModelVersions(ModelConfig("half", tmp_path / "half"))
+    served.poll()
+    is_served = served.is_available()
+    served.close()
+
+    assert bool(list(check(tmp_path))) == (not is_served)
+    assert is_served == (not found if not has_digests else found is None)
+
+
+MODEL = 'name: "half" base_path: "@/half" model_platform: "tensorflow"'
+FAULTS = {
+    "a version that is not there": MODEL + " model_version_policy { specific { versions: 7 } }",
+    "one of two": MODEL + " model_version_policy { specific { versions: 1 versions: 7 } }",
+    "no version": MODEL + " model_version_policy { specific { } }",
+    "a negative number": MODEL + " model_version_policy { latest { num_versions: -1 } }",
+    "no name": MODEL.replace("half", "", 1),
+    "no folder": MODEL.replace("/half", "/none"),
+    "an empty folder": MODEL.replace("/half", "/empty"),
+    "a relative path": MODEL.replace("@/", ""),
+    "another platform": MODEL.replace("tensorflow", "onnx"),
+    "no platform": MODEL.replace("tensorflow", ""),
+    "an unknown scheme": MODEL.replace("@", "foo://b"),
+    "twice": MODEL + " } config { " + MODEL,
+}
+
+
+@pytest.mark.parametrize("text", [MODEL, *FAULTS.values()], ids=["right", *FAULTS])
+def test_a_configuration_has_a_fault_where_a_server_tells_one(folder, text):
+    (folder / "empty").mkdir()
+    content = "model_config_list { config { " + text.replace("@", str(folder)) + " } }"
+    (folder / "models.config").write_text(content)
+    try:
+        core = ServerCore(model_config.read(folder / "models.config"), poll_seconds=60.0)
+        core.start()
+        told = any(model.fault for model in core._models.values())
+        core.stop()
+    except ServingError:
+        told = True
+
+    assert bool(list(check(folder))) == told == (text != MODEL)

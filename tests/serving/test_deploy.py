@@ -72,7 +72,7 @@ def test_a_folder_that_is_not_published_cannot_be_polled(published, half, tmp_pa
 
 
 def test_a_deployment_of_a_store_reads_it_and_mounts_nothing(tmp_path):
-    folder.render(tmp_path, "ranker", root="gs://models")
+    folder.render(tmp_path, "ranker", base="gs://models/ranker")
 
     server = read(tmp_path, "compose.yaml")["services"]["server"]
     assert ("volumes" in server, set(server["networks"])) == (False, {"internal", "edge"})

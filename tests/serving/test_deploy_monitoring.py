@@ -128,6 +128,23 @@ def test_an_alert_fires_alone(deployment, tmp_path, alerts, series, minutes):
     assert code == 0, said
 
 
+@pytest.mark.parametrize(
+    "base", ["/srv/models/ranker", "/srv/shop.x/Ranker v1+(a)", "gs://models/ranker", "/srv/'ä\"$"]
+)
+def test_alerts_of_versions_ask_for_the_folder_whatever_the_name(tmp_path, base):
+    folder.render(tmp_path / "shop", "shop", base=base)
+    rules = read(tmp_path / "shop", "alerts.yml")["groups"][0]["rules"]
+    asked = {x["alert"]: x["expr"] for x in rules if "load_attempt_count" in x["expr"]}
+    panels = json.loads((tmp_path / "shop" / "grafana" / "dashboard.json").read_text())["panels"]
+    shown = [t["expr"] for p in panels for t in p["targets"] if "model_path" in t["expr"]]
+    patterns = re.findall(r'model_path=~"(.*?)"', "".join([*asked.values(), *shown]))
+    assert (asked.keys(), len(patterns)) == ({"VersionDoesNotLoad", "StaleModel"}, 9)
+    for pattern in patterns:
+        assert re.fullmatch(pattern, f"{base}/12")
+        assert not re.fullmatch(pattern, f"{base}-b/12")
+        assert not re.fullmatch(pattern, "/srv/models/shop/12")
+
+
 def test_alerts_of_two_deployments_do_not_mix(deployment, tmp_path):
     folder.render(tmp_path / "another", "another", 1)
     half_fail = {ANSWERED: "0+100x60", count("INTERNAL"): "0+100x60"}

@@ -18,7 +18,8 @@ from tfrank_sel.serving.status import Code, ServingError
 
 def samples(text):
     return {
-        (sample.name, *sorted(sample.labels.items())): sample.value
+        # the parser appends `_total` to the names of counters
+        (sample.name.removesuffix("_total"), *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
@@ -76,6 +77,17 @@ def test_latencies_fall_into_buckets():
         ]
         == 5
     )
+
+
+def test_metrics_have_the_types_of_tensorflow_serving():
+    types = re.findall(r"^# TYPE (\S+) (\S+)$", Metrics().text().decode(), re.M)
+    assert types == [
+        (":tensorflow:serving:request_count", "counter"),
+        (":tfrank_sel:serving:lost_list_count", "counter"),
+        (":tfrank_sel:serving:failed_round_count", "counter"),
+        (":tensorflow:cc:saved_model:load_attempt_count", "counter"),
+        (":tensorflow:serving:request_latency", "histogram"),
+    ]
 
 
 def test_both_protocols_are_observed(endpoint, client):

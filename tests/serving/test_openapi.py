@@ -5,8 +5,11 @@ import json
 
 import jsonschema
 import pytest
+import tensorflow as tf
 
 from tests.serving import named
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
 
 
 def asked(endpoint, path, body=None):
@@ -28,11 +31,21 @@ def schemas(endpoint, model):
 def test_each_path_is_answered(named_endpoint):
     _, document = asked(named_endpoint, "/openapi.json")
     paths = [path for path, operations in document["paths"].items() if "get" in operations]
-    assert len(paths) == 1 + 2 * 4
+    assert len(paths) == 2 + 2 * 4
     for path in paths:
         connection = http.client.HTTPConnection("127.0.0.1", named_endpoint.rest_port)
         connection.request("GET", path)
         assert connection.getresponse().status == 200, path
+
+
+def test_a_model_without_signatures_has_no_prediction(half, tmp_path):
+    tf.saved_model.save(tf.Module(), str(tmp_path / "bare" / "1"))
+    models = [ModelConfig("bare", tmp_path / "bare"), ModelConfig("half", half)]
+    with Endpoint(models) as endpoint:
+        status, document = asked(endpoint, "/openapi.json")
+    assert status == 200
+    assert {x for x in document["paths"] if ":predict" in x} == {"/v1/models/half:predict"}
+    assert "/v1/models/bare/metadata" in document["paths"]
 
 
 BODY = {

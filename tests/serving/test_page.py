@@ -2,6 +2,7 @@ import contextlib
 import html
 import http.client
 import http.server
+import importlib.resources
 import json
 import re
 import shutil
@@ -92,7 +93,7 @@ def test_a_browser_shows_the_states_of_the_models(endpoint):
 
 FILLED = """
 const filled = [
-  {price: "2.5", stock: "3", is_new: "true", brand: "acme", year: "2025", tags: "wide, red",
+  {price: "2.5", stock: "3", is_new: "true", brand: "acme", year: "2025", tags: 'wide, "red"',
    seller: "4611686018427387905", embedding: "0.25, -3", published_at: "2026-01-01T13:30"},
   {stock: "4"},
 ];
@@ -107,6 +108,22 @@ filled.forEach((values, i) => put(byId("items").tBodies[0].rows[i], values));
 CHANGE
 byId("form").requestSubmit();
 """
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_values_of_a_set_are_read_as_they_are_written():
+    page = importlib.resources.files("tfrank_sel.serving.rest") / "page.html"
+    functions = re.findall(
+        r"^function (?:partsOf|quoted).*?^}\n", page.read_text(encoding="utf-8"), re.M | re.S
+    )
+    sets = [["red", "wide"], ["red, wide", "x"], ['a"b'], ['"', ",", " a "], ["it's", "ü"], []]
+    code = "".join(functions) + (
+        f"const sets = {json.dumps(sets)};"
+        "const texts = [...sets.map(x => x.map(quoted).join(', ')), 'a,, b ,', '5` wide, b'];"
+        "console.log(JSON.stringify(texts.map(partsOf)));"
+    )
+    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [*sets, ["a", "b"], ["5` wide", "b"]]
 
 
 def request(text):
@@ -160,7 +177,7 @@ def test_the_form_of_packed_features_ranks_lines(named_endpoint):
     lines = """
       byId("model").value = "packed";
       byId("model").dispatchEvent(new Event("change"));
-      byId("features").value = "1 2 3 # mug\\n0,0,0";
+      byId("features").value = "\\n1 2 3 # mug\\n \\n0,0,0\\n";
       byId("form").requestSubmit();
     """
     with scripted(named_endpoint.rest_port, lines) as proxy:

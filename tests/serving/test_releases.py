@@ -4,6 +4,7 @@ import itertools
 import pathlib
 import re
 import shlex
+import shutil
 import threading
 import time
 from concurrent import futures
@@ -182,3 +183,99 @@ def test_models_that_are_published_at_once_are_all_served(half, tmp_path):
         list(pool.map(lambda name: Releases(str(tmp_path), name).publish(half / "1"), names))
     assert sorted(x.name for x in model_config.read(tmp_path / "models.config")) == sorted(names)
     assert sorted(x.name for x in tmp_path.iterdir()) == sorted([*names, "models.config"])
+
+
+ENTRY = """# of the shop
+# kept by hand
+
+model_config_list { config { name: "other" base_path: "/other" model_platform: "tensorflow" }
+config { name: "half" base_path: "%s/half" model_platform: "tensorflow"
+logging_config { sampling_config { sampling_rate: 0.5 } } %s } }"""
+BOTH = "specific { versions: 1 versions: 2 versions: 3 versions: 4 }"
+
+
+@pytest.mark.parametrize(
+    ("labels", "policy", "command", "wanted", "served"),
+    [
+        (
+            {"canary": 3, "stable": 2, "partner": 1},
+            BOTH,
+            "promote",
+            {"stable": 3, "previous": 2},
+            0,
+        ),
+        ({"canary": 3, "stable": 2, "partner": 1}, BOTH, "roll-back", {"stable": 2}, [1, 2, 4]),
+        ({"stable": 2, "partner": 1}, BOTH, "publish --canary", {"stable": 2, "canary": 5}, 0),
+        ({"stable": 3, "previous": 2, "partner": 2}, BOTH, "roll-back", {"stable": 2}, [1, 2, 4]),
+        ({"partner": 1}, "specific { versions: 1 versions: 4 }", "promote", {"stable": 4}, [1, 4]),
+        ({}, "specific { versions: 1 versions: 4 }", "roll-back", {}, [1]),
+        ({}, "specific { versions: 1 versions: 2 }", "promote", {"stable": 2}, [1, 2]),
+        ({}, "all {}", "publish", {}, "all"),
+        ({"partner": 1}, "all {}", "publish --canary", {"stable": 4, "canary": 5}, "all"),
+        ({"partner": 1}, "all {}", "roll-back", {}, "all"),
+        ({}, "latest { num_versions: 2 }", "publish", {}, "latest 2"),
+        ({"partner": 2}, "latest { num_versions: 2 }", "promote", {"stable": 4}, "latest 3"),
+        ({}, "", "promote", {"stable": 4}, [4]),
+    ],
+)
+def test_what_a_person_wrote_stays(
+    half, tmp_path, release, labels, policy, command, wanted, served
+):
+    for version in (1, 2, 3, 4):
+        shutil.copytree(half / "1", tmp_path / "half" / f"{version}")
+    rest = "".join(f'version_labels {{ key: "{x}" value: {y} }}' for x, y in labels.items())
+    file = tmp_path / "models.config"
+    file.write_text(ENTRY % (tmp_path, f"model_version_policy {{ {policy} }} {rest}"))
+    command = command.replace("publish", f"publish {half / '2'}")
+    release(*command.split())
+    text = file.read_text()
+    other, entry = model_config.read(file)
+    assert text.startswith("# of the shop\n# kept by hand\n\nmodel_config_list")
+    assert (other.name, "sampling_rate: 0.5" in text) == ("other", True)
+    assert entry.labels == {**wanted, **{x: y for x, y in labels.items() if x == "partner"}}
+    found = {
+        model_config.AllVersions: lambda x: "all",
+        model_config.Latest: lambda x: f"latest {x.num_versions}",
+        model_config.Specific: lambda x: [*x.versions],
+    }[type(entry.policy)](entry.policy)
+    assert found == (served or sorted({*[1, 2, 3, 4], *wanted.values()}))
+
+
+@pytest.mark.parametrize(
+    ("labels", "command", "told"),
+    [
+        (
+            {"canary": 3},
+            "promote",
+            "a version must be labelled `stable`. Received: labels {'canary': 3}",
+        ),
+        ({"canary": 3}, "roll-back", "expected a canary or a previous version"),
+        ({"previous": 3}, "promote", "expected a canary to promote"),
+        ({"previous": 3}, "roll-back", None),
+        ({"partner": 4}, "roll-back", "version 4 must have no label to be rolled back"),
+        ({"partner": 9}, "promote", "labels must be of versions that are there"),
+        ({"partner": 1}, "publish", "must be a canary first"),
+        ({}, "publish", "must be a canary first"),
+    ],
+)
+def test_labels_that_allow_no_release_are_told(half, tmp_path, release, labels, command, told):
+    for version in (1, 2, 3, 4):
+        shutil.copytree(half / "1", tmp_path / "half" / f"{version}")
+    rest = "".join(f'version_labels {{ key: "{x}" value: {y} }}' for x, y in labels.items())
+    file = tmp_path / "models.config"
+    file.write_text(ENTRY % (tmp_path, f"model_version_policy {{ {BOTH} }} {rest}"))
+    before = file.read_bytes()
+    command = command.replace("publish", f"publish {half / '2'}")
+    said = release(*command.split(), status=0 if told is None else 2)
+    assert told is None or (told in said and len(said.splitlines()) == 1)
+    assert told is None or file.read_bytes() == before
+    assert {x.name for x in (tmp_path / "half").iterdir()} == {"1", "2", "3", "4"}
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "/x", "x/y", "x\\y", ".lease", "x\n", "x\0", "\x1b[31mx"]
+)
+def test_a_name_that_is_a_path_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="`model_name` must be a name of printable characters"):
+        Releases(str(tmp_path), name)
+    assert Releases(str(tmp_path), "Schuhe für Läufer, v2 (a:b)").model_name

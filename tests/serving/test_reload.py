@@ -3,6 +3,7 @@ import pathlib
 import shutil
 import threading
 import time
+from typing import ClassVar
 
 import grpc
 import numpy as np
@@ -12,6 +13,7 @@ from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
 
 from tests import refusals
 from tests.serving.half_plus import Client
+from tfrank_sel.serving.deployment import config
 from tfrank_sel.serving.deployment.model_config import (
     AllVersions,
     Latest,
@@ -261,3 +263,128 @@ def test_a_model_whose_folder_moves_is_loaded_from_there(core, half, tmp_path):
     core.reload([ModelConfig("half", tmp_path)])
 
     assert served(core) == 1
+
+
+class Fake:
+    """A version that takes no time to load; one with a file `broken` does not."""
+
+    loads: ClassVar[list[pathlib.Path]] = []
+
+    def __init__(self, path, version):
+        self.loads.append(path)
+        if (path / "broken").exists():
+            raise ValueError("cut")
+        self.path, self.version, self.definitions, self.signatures = path, version, {}, {}
+
+    def close(self):
+        pass
+
+
+def answering(core, name):
+    """The version that answers; None if there is none."""
+    with contextlib.suppress(ServingError), core.acquire(name) as model:
+        return model.version
+    return None
+
+
+@pytest.fixture
+def followed(tmp_path, monkeypatch):
+    """A server of `m` in `good`, that follows the file `models.config`, and a folder `new`."""
+    monkeypatch.setattr(Fake, "loads", [])
+    (tmp_path / "good" / "1").mkdir(parents=True)
+    (tmp_path / "new").mkdir()
+    file, models = tmp_path / "models.config", [ModelConfig("m", tmp_path / "good")]
+    config.write(file, config.models(models))
+    options = {"poll_seconds": 0.02, "config_file": file, "config_poll_seconds": 0.02}
+    core = ServerCore(models, load=Fake, **options)
+    core.start()
+    yield core
+    core.stop()
+
+
+@pytest.mark.parametrize("way", ["request", "file"])
+@pytest.mark.parametrize("name", ["m", "n"], ids=["new folder", "new name"])
+@pytest.mark.parametrize("state", ["empty", "broken"])
+def test_a_reload_is_served_told_and_counted_alike(followed, tmp_path, caplog, way, name, state):
+    caplog.set_level("INFO")
+    good, new = tmp_path / "good", tmp_path / "new"
+    if state == "broken":
+        (new / "2").mkdir()
+        (new / "2" / "broken").touch()
+    folders = {"m": good, name: new}
+    models = [ModelConfig(x, y) for x, y in folders.items()]
+    told = []
+    if way == "request":
+        for _ in range(3):  # a second request of the same is no success
+            with pytest.raises(ServingError) as error:
+                followed.request(models)
+            told.append(str(error.value))
+    else:
+        config.write(tmp_path / "models.config", config.models(models))
+        assert soon(lambda: [x for x in caplog.messages if "did not become available" in x])
+    time.sleep(0.2)
+    told += [x for x in caplog.messages if "did not become available" in x]
+    wanted = f"{new}/2 does not load: cut" if state == "broken" else f"{new} must hold a version"
+    assert {*told} == {
+        f"1 model(s) did not become available: {{{{Name: {name} {wanted}"
+        f"{'' if state == 'broken' else ': a folder whose name is an integer. Received: none'}}}}}"
+    }
+    assert len(told) == (3 if way == "request" else 1)
+    assert Fake.loads.count(new / "2") == (state == "broken")
+    failed = f'load_attempt_count{{model_path="{new}/2",status="fail"}} 1.0'
+    assert (failed.encode() in followed.metrics()) == (state == "broken")
+    assert (answering(followed, "m"), answering(followed, "n")) == (1, None)
+    assert followed.unavailable() == ["n"] * (name == "n")
+    assert not [x for x in caplog.messages if x.startswith("serving what")]
+    if state == "broken":
+        assert followed.statuses(name, 2)[0].state == State.LOADING
+    (new / "3").mkdir()
+    assert soon(lambda: answering(followed, name) == 3)
+    assert answering(followed, "m") == (1 if name == "n" else 3)
+    assert followed.unavailable() == []
+    assert len(Fake.loads) == 2 + (state == "broken")
+    if way == "file":
+        told = soon(lambda: [x for x in caplog.messages if x.startswith("serving what")])
+        assert len(told) == 1
+
+
+def test_a_version_that_does_not_load_is_tried_six_times_however_often_it_is_named(
+    followed, tmp_path
+):
+    (tmp_path / "new" / "2").mkdir()
+    (tmp_path / "new" / "2" / "broken").touch()
+    for name in ("m", "n"):
+        model = ModelConfig(name, tmp_path / "new", load_retry_seconds=0.0)
+        for _ in range(12):
+            with pytest.raises(ServingError, match="does not load: cut"):
+                followed.request([ModelConfig("o", tmp_path / "good"), model])
+        time.sleep(0.1)
+        assert Fake.loads.count(tmp_path / "new" / "2") == 6
+        Fake.loads.clear()
+
+
+def test_a_new_folder_that_is_given_up_leaves_the_old_one(followed, tmp_path):
+    other = [ModelConfig("m", tmp_path / "new")]
+    with pytest.raises(ServingError, match="must hold a version"):
+        followed.request(other)
+    followed.request([ModelConfig("m", tmp_path / "good", labels={"stable": 1})])
+    (tmp_path / "new" / "2").mkdir()
+    time.sleep(0.2)
+    with followed.acquire("m", label="stable") as model:
+        assert model.version == 1
+    followed.request([ModelConfig("m", tmp_path / "new")])
+    assert answering(followed, "m") == 2
+
+
+def test_what_is_gone_leaves_status_and_metrics(followed, tmp_path):
+    for version in range(2, 30):
+        (tmp_path / "good" / f"{version}").mkdir()
+        assert soon(lambda version=version: answering(followed, "m") == version)
+    states = [x.state for x in followed.statuses("m")]
+    assert states == [State.AVAILABLE] + [State.END] * 10
+    assert followed.metrics().count(b"model_path=") == 11
+    for x in range(30):
+        followed.request([ModelConfig(f"m{x}", tmp_path / "good")])
+    assert followed.statuses("m19")[0].state == State.END
+    with pytest.raises(ServingError, match="Could not find any versions"):
+        followed.statuses("m18")

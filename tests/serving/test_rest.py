@@ -1,10 +1,17 @@
 import gzip
 import http.client
 import json
+import re
+import shutil
+import socket
 
+import grpc
 import pytest
 
 from tests import refusals
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint, addressed
+from tfrank_sel.serving.status import ServingError
 
 PREDICT = "/v1/models/half/versions/1:predict"
 
@@ -86,6 +93,76 @@ def test_bodies_may_be_compressed(call):
     assert call("POST", PREDICT, body, headers)[0] == 200
     for bad in (body[:-4], b"plain"):
         assert call("POST", PREDICT, bad, headers)[0] == 400
+
+
+def test_a_body_may_have_several_members_of_gzip(call):
+    body, headers = b'{"instances": [2.0, 4.0]}', {"Content-Encoding": "gzip"}
+    for size in (1, 3, len(body)):
+        parts = [gzip.compress(body[i : i + size]) for i in range(0, len(body), size)]
+        for sent in (b"".join(parts), b"".join(parts) + b"\0" * 9):
+            status, text, _ = call("POST", PREDICT, sent, headers)
+            assert (status, json.loads(text)) == (200, {"predictions": [3.0, 4.0]})
+    for bad, told in (
+        (b"".join(parts) + b"garbage", "Body is not gzip"),
+        (b"".join(parts) + parts[0][:9], "must be whole gzip"),
+        (gzip.compress(b"") * 100_000, "at most 256 members"),
+        (gzip.compress(b" " * 2**21) * 3, "at most 4194304 bytes"),
+    ):
+        status, text, _ = call("POST", PREDICT, bad, headers)
+        assert (status, told in json.loads(text)["error"]) == (
+            413 if "at most 4" in told else 400,
+            True,
+        )
+
+
+@pytest.mark.parametrize(
+    ("version", "hosts", "status"),
+    [("1.1", 1, 200), ("1.1", 0, 400), ("1.1", 2, 400), ("1.0", 0, 200), ("1.0", 2, 400)],
+)
+@pytest.mark.parametrize("path", ["/v1/models/half", "/", "/healthz"])
+def test_a_request_names_one_host(endpoint, version, hosts, status, path):
+    head = f"GET {path} HTTP/{version}\r\n" + "host: h\r\n" * hosts + "connection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", endpoint.rest_port), timeout=20) as connection:
+        connection.sendall(head.encode())
+        answer = connection.makefile("rb").read()
+    assert answer.split()[1] == str(status).encode()
+    assert (b"one header `Host`" in answer) == (status == 400)
+
+
+def test_health_is_that_of_all_models(call, half, tmp_path):
+    assert call("GET", "/healthz")[:2] == (200, b"ok")
+    shutil.copytree(half / "1", tmp_path / "b" / "1")
+    models = [ModelConfig("a", half), ModelConfig("b", tmp_path / "b")]
+    with Endpoint(models, poll_seconds=60.0) as endpoint:
+        connection = http.client.HTTPConnection("127.0.0.1", endpoint.rest_port, timeout=20)
+
+        def health():
+            connection.request("GET", "/healthz")
+            response = connection.getresponse()
+            return response.status, response.read()
+
+        assert health() == (200, b"ok")
+        (tmp_path / "b" / "1").rename(tmp_path / "away")
+        endpoint._core._models["b"].poll()
+        assert health() == (503, b"b")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::"])
+def test_an_endpoint_listens_on_addresses_of_both_kinds(half, host):
+    if ":" in host:
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+    asked = "127.0.0.1" if host == "127.0.0.1" else "::1"
+    with Endpoint([ModelConfig("half", half)], host=host) as endpoint:
+        connection = http.client.HTTPConnection(asked, endpoint.rest_port, timeout=20)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        with grpc.insecure_channel(addressed(asked, endpoint.grpc_port)) as channel:
+            grpc.channel_ready_future(channel).result(20)
+        with pytest.raises(ServingError, match=re.escape(addressed(host, endpoint.rest_port))):
+            Endpoint([ModelConfig("half", half)], host=host, rest_port=endpoint.rest_port).start()
 
 
 NESTED = [

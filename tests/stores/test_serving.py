@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import urllib.request
+from concurrent import futures
 
 import pytest
 import s3fs
@@ -22,6 +24,7 @@ from tfrank_sel.export.releases import Releases
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
+from tfrank_sel.serving.endpoint import Endpoint
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +162,61 @@ def test_a_server_follows_a_store_and_serves_on_when_it_is_out_of_reach(
         assert export.roll_back(base) == 1
         server.until("serving version 1")
         assert server.answer() == [3.0]
-        [copy] = (tmp_path / "cache" / "folders").glob("*/*/saved_model.pb")
-        assert copy.parent.name == "1"
+        assert stores.find(tmp_path / "cache") == []
     store.stop()
+
+
+NULL = json.dumps(
+    {
+        "signature_name": "predict",
+        "inputs": {
+            "brand": [["acme", None]],
+            "price": [[1.5, None]],
+            "sizes": [[[1, 2], [3.5, 4]]],
+            "country": ["de"],
+            "mask": [[True, True]],
+        },
+    }
+).encode()
+
+
+def named(endpoint, name):
+    """What a model answers to values that only its manifest tells how to read, and its inputs."""
+    address = f"http://127.0.0.1:{endpoint.rest_port}"
+    with urllib.request.urlopen(f"{address}/v1/models/{name}:predict", NULL) as found:
+        answer = json.load(found)
+    with urllib.request.urlopen(address) as found:
+        return answer, found.read().replace(b'{"new":', b'{"old":')
+
+
+def test_models_of_a_store_outlive_all_that_others_do_with_it(bucket, exported, tmp_path):
+    """The shared copies of its versions, other servers and names of it: no answer changes."""
+    base = f"{bucket}/ranker"
+    export.publish(exported / "lookups", base)
+    old, new = (ModelConfig(name, base) for name in ("old", "new"))
+    with Endpoint([old]) as first:
+        copy = stores.near_folder(f"{base}/1")  # as `score` makes it
+        with Endpoint([old]) as second:
+            expected = named(second, "old")
+        assert named(first, "old") == expected
+        other = subprocess.Popen(
+            [sys.executable, "-m", "tfrank_sel.serving", "serve", "--model-base-path", base]
+            + ["--rest-port=0", "--grpc-port=0"],
+            stdout=subprocess.PIPE,
+        )
+        assert other.stdout.readline().startswith(b"Serving ")
+        other.kill()
+        other.communicate()
+        assert named(first, "old") == expected
+        shutil.rmtree(tmp_path / "cache" / "folders")
+        copy = stores.near_folder(f"{base}/1")
+        first._core.reload([new])
+        assert named(first, "new") == expected
+        assert {*stores.find(copy)} == {f"{copy}/{x}" for x in files(f"{base}/1")}
+        export.publish(exported / "lookups", base)
+        with Endpoint([new]) as second:
+            assert named(second, "new") == expected
+    assert os.path.isdir(copy)
 
 
 def refused(*arguments):
@@ -207,7 +262,15 @@ def test_a_deployment_holds_the_models_of_a_store(bucket, half, tmp_path):
     assert "Received: foo://bucket" in refused("deployment", *options, "foo://bucket")
 
 
-def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):
+def test_models_that_are_published_to_a_store_at_once_wait_for_each_other(bucket, half):
+    names = [f"m{i}" for i in range(6)]
+    with futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda name: Releases(bucket, name).publish(half / "2"), names))
+    served = model_config.read(f"{bucket}/models.config")
+    assert sorted(x.name for x in served) == names
+
+
+def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half, monkeypatch):
     root = f"{bucket}/served"
     base, told, releases = f"{root}/ranker", f"{root}/models.config", Releases(root, "ranker")
     assert releases.served() is None
@@ -223,6 +286,7 @@ def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):
     assert releases.served() == f"{base}/2"
     with pytest.raises(InputError, match="must be new in"):
         releases.publish(half / "3", 2, canary=True)
+    monkeypatch.setattr(export.releases, "_PATIENCE", 0.1)
     with leases.held(root, renewed=0.2), pytest.raises(InputError, match="another process"):
         releases.promote()
     assert releases.roll_back() == 1

@@ -26,7 +26,9 @@ class LeaseError(RuntimeError):
 
 
 @contextlib.contextmanager
-def held(folder: str, *, renewed: float = _RENEWED, expired: float = _EXPIRED) -> Iterator[None]:
+def held(
+    folder: str, patience: float = 0.0, *, renewed: float = _RENEWED, expired: float = _EXPIRED
+) -> Iterator[None]:
     """Holds a folder of a store for this process alone, until the end.
 
     The lease is a file in `.lease/` of the folder, made on the condition that there is none, and
@@ -36,6 +38,7 @@ def held(folder: str, *, renewed: float = _RENEWED, expired: float = _EXPIRED) -
 
     Args:
         folder: URL of the folder.
+        patience: Seconds to wait for a process that lives.
         renewed: Seconds between signs of life.
         expired: Seconds without one after which a lease is taken over.
 
@@ -45,8 +48,15 @@ def held(folder: str, *, renewed: float = _RENEWED, expired: float = _EXPIRED) -
             or out of reach of the store, for longer than `expired`.
         tfrank_sel.data.InputError: If the store cannot be reached or refuses.
     """
-    mine = 1 + _ended(folder, expired)
-    _write(folder, mine, 0, "create")
+    until = time.monotonic() + patience
+    while True:
+        try:
+            mine = 1 + _ended(folder, expired)
+            _write(folder, mine, 0, "create")
+            break
+        except FileExistsError:
+            if time.monotonic() >= until:
+                raise
     # Not before: with no file there, a third process would make number 1 beside this one.
     for old in range(1, mine):
         stores.remove(_place(folder, old))

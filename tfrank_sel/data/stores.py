@@ -9,6 +9,7 @@ import contextlib
 import errno
 import glob as local_glob
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -355,6 +356,8 @@ def digests(folder: str | os.PathLike[str]) -> kept.Digests:
 def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str]) -> str | None:
     """Returns the first file of a folder that a copy of it lacks or changed; None if there is none.
 
+    If all are equal, the file of digests of the copy, if it has one, must be theirs.
+
     Args:
         folder: The copy, its path or URL. It may have other files as well.
         original: The folder.
@@ -362,9 +365,13 @@ def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str])
     Returns:
         Path or URL of the file in the copy.
     """
-    copied = digests(folder)
-    changed = (name for name, entry in digests(original).items() if copied.get(name) != entry)
-    return next((join(folder, name) for name in changed), None)
+    copied, wanted = digests(folder), digests(original)
+    changed = [name for name, entry in wanted.items() if copied.get(name) != entry]
+    if not changed and is_file(place := join(folder, kept.DIGESTS)):
+        changed = [kept.DIGESTS]
+        with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+            changed *= kept.listed(json.loads(read_text(place))) != wanted
+    return join(folder, changed[0]) if changed else None
 
 
 def drop(folder: str | os.PathLike[str], first: str = "", but: Iterable[str] = ()) -> None:
@@ -470,21 +477,49 @@ def near_folder(path: str | os.PathLike[str]) -> str:
         return os.fspath(path)
     url = os.fspath(path).rstrip("/")
     listing = states(url)
-    if not listing:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
     place = _place("folders", url, sorted(listing.items()))
     if not place.exists():
         with _aside(place) as copy:
-            fetch(url, [file.removeprefix(f"{url}/") for file in listing], copy)
-            if states(url) != listing:
-                expected = "the folder must stay as it is while it is copied"
-                raise InputError(url, received(expected, "one that changed"))
+            _fetch_whole(url, listing, copy)
             try:
                 os.rename(copy, place)
             except OSError:
                 if not place.exists():  # nor has another process made it
                     raise
     return str(place)
+
+
+@contextlib.contextmanager
+def copied(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Gives a folder on this machine: for one in a store, a copy that is removed at the end.
+
+    Unlike a copy of `near_folder`, no other process has it.
+
+    Args:
+        path: Path or URL.
+
+    Raises:
+        InputError, OSError: As `near_folder`.
+    """
+    if not is_remote(path):
+        yield os.fspath(path)
+        return
+    url = os.fspath(path).rstrip("/")
+    cache().mkdir(parents=True, exist_ok=True)
+    with scratch(cache()) as aside:
+        copy = os.path.join(aside, url.rpartition("/")[2])
+        _fetch_whole(url, states(url), copy)
+        yield copy
+
+
+def _fetch_whole(url: str, listing: Mapping[str, tuple[int, str]], folder: str) -> None:
+    """Copies the files of a folder of a store, which must stay as they were listed."""
+    if not listing:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+    fetch(url, [file.removeprefix(f"{url}/") for file in listing], folder)
+    if states(url) != listing:
+        expected = "the folder must stay as it is while it is copied"
+        raise InputError(url, received(expected, "one that changed"))
 
 
 def fetch(url: str, names: Sequence[str], folder: str | os.PathLike[str]) -> None:

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from tfrank_sel.refusals import received, refusal
 GRAPH = "saved_model.pb"
 CONFIGURATION = "models.config"
 KIND = "SavedModel"  # of a version's digests
-STABLE, CANARY, PREVIOUS = "stable", "canary", "previous"
+STABLE, CANARY, PREVIOUS = _OWN = "stable", "canary", "previous"
 _WITHDRAWN, _REMOVED = "rolled-back-", ".removed-"  # before the number of a version
 _PATIENCE = 60.0  # seconds to wait for another publication to a folder of models
 _VERSIONS = 2**63  # servers keep versions in signed integers of 64 bits, and ignore others
@@ -234,27 +234,47 @@ def _alone(folder: str | os.PathLike[str]) -> contextlib.AbstractContextManager[
     return leases.held(os.fspath(folder)) if is_remote else contextlib.nullcontext()
 
 
+def check_name(name: str) -> None:
+    """Raises a ValueError for a name of a model that cannot name a folder among others."""
+    if not name.isprintable() or name[:1] in ("", ".") or {*name} & {"/", "\\"}:
+        raise refusal(
+            "`model_name` must be a name of printable characters without `/` and `\\`, and not "
+            "begin with `.`",
+            repr(name),
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Releases:
     """Releases of a model in a folder of served models, which holds `models.config`.
 
     Each change is made by one process at a time, which reads and writes `models.config`. The next
-    one waits for a minute on disk, and is refused in a store.
+    one waits for a minute.
 
     Without labels, servers use the latest version. A canary and `promote` create labels. Then
     exactly the versions with a label are served, and each new version starts as a canary: servers
     refuse to move a label to a version that they have not loaded.
+
+    Other labels than `stable`, `canary` and `previous` are yours, and so are other models, policies
+    that serve more versions, and further settings: they stay. A change keeps the comments at the
+    head of the file only.
 
     All methods raise `tfrank_sel.data.InputError` if a store cannot be reached or denies access,
     another process is changing it, or `models.config` is malformed or empty.
 
     Args:
         root: Folder or URL of all served models.
-        model_name: Name of the model.
+        model_name: Name of the model, and of its folder in `root`.
+
+    Raises:
+        ValueError: If `model_name` is a path, or no name.
     """
 
     root: str
     model_name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.model_name)
 
     @property
     def base(self) -> str:
@@ -268,8 +288,9 @@ class Releases:
             The folder or URL of the version labelled `stable`, if there is one, else of the latest;
             None if there is no version.
         """
-        labels, folders = self._labels(), versions(self.base)
-        version = labels.get(STABLE, max(folders, default=-1))
+        entry, folders = self._entry(self._read()), versions(self.base)
+        pinned = {*folders} & {*entry.model_version_policy.specific.versions}
+        version = entry.version_labels.get(STABLE, max(pinned or folders, default=-1))
         return str(folders[version]) if version in folders else None
 
     def publish(
@@ -295,15 +316,16 @@ class Releases:
             tfrank_sel.data.InputError: If the version exists, or the labels do not allow it.
         """
         with self._alone():
-            labels, before = self._labels(), self.served()
-            current = None if before is None else int(Path(before).name)
+            entry, before = self._entry(self._read()), self.served()
+            labels, current = _own(entry), None if before is None else int(Path(before).name)
             if canary and current in (None, published):
                 raise self._refused("a canary requires another version that is served", before)
-            if labels and (published is None or published not in (current, labels.get(CANARY))):
+            is_new = published is None or published not in (current, labels.get(CANARY))
+            if is_new and (entry.version_labels or entry.model_version_policy.HasField("specific")):
                 if not canary:
                     raise self._refused(
                         "a new version must be a canary first, since the served ones have labels",
-                        f"labels {labels}",
+                        f"labels {dict(entry.version_labels)}",
                     )
                 if CANARY in labels:
                     reason = "the canary must be promoted or rolled back first"
@@ -316,7 +338,7 @@ class Releases:
             if canary and current is not None:
                 labels = {STABLE: current, CANARY: new}
             elif labels.get(CANARY) == new:
-                labels = {STABLE: new, PREVIOUS: labels[STABLE]}
+                labels = {STABLE: new, PREVIOUS: self._stable(labels)}
             # After the version itself: servers refuse a label of a version that is not there.
             self._tell(labels)
         return place
@@ -334,9 +356,9 @@ class Releases:
             tfrank_sel.data.InputError: If there is no version to promote.
         """
         with self._alone():
-            labels, before = self._labels(), self.served()
+            labels, before = _own(self._entry(self._read())), self.served()
             if CANARY in labels:
-                labels = {STABLE: labels[CANARY], PREVIOUS: labels[STABLE]}
+                labels = {STABLE: labels[CANARY], PREVIOUS: self._stable(labels)}
             elif not labels and before is not None:
                 labels = {STABLE: int(Path(before).name)}
             else:
@@ -357,9 +379,17 @@ class Releases:
             tfrank_sel.data.InputError: If there is no other version to serve.
         """
         with self._alone():
-            labels = self._labels()
+            labels = _own(entry := self._entry(self._read()))
             if not labels:
-                return roll_back(self.base)
+                if (
+                    latest := max(versions(self.base), default=-1)
+                ) in entry.version_labels.values():
+                    reason = f"version {latest} must have no label to be rolled back"
+                    raise self._refused(reason, f"labels {dict(entry.version_labels)}")
+                before = roll_back(self.base)
+                if entry.base_path:
+                    self._tell(labels)
+                return before
             version = labels.get(STABLE if CANARY in labels else PREVIOUS)
             if version is None:
                 reason = "expected a canary or a previous version to roll back"
@@ -368,7 +398,7 @@ class Releases:
         return version
 
     def remove_old(self, keep: int) -> list[int]:
-        """Removes all versions except the latest ones and those with a label.
+        """Removes all versions except the latest ones and those that `models.config` names.
 
         Args:
             keep: Number of latest versions to keep; positive.
@@ -380,7 +410,9 @@ class Releases:
             tfrank_sel.data.InputError: If `keep` is not positive.
         """
         with self._alone():
-            return remove_old(self.base, keep, spare=self._labels().values())
+            entry = self._entry(self._read())
+            spare = *entry.version_labels.values(), *entry.model_version_policy.specific.versions
+            return remove_old(self.base, keep, spare)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -388,9 +420,9 @@ class Releases:
         # The file has the entries of all models: of two that read it at once, the second to write
         # would take away the entry of the first, and servers would unload its model.
         is_remote = stores.is_remote(self.root)
-        lock = f".{CONFIGURATION}.lock"
+        root, lock = Path(self.root), f".{CONFIGURATION}.lock"
         try:
-            with _alone(self.root) if is_remote else held(Path(self.root), lock, _PATIENCE):
+            with leases.held(self.root, _PATIENCE) if is_remote else held(root, lock, _PATIENCE):
                 yield
         except InputError:
             raise
@@ -400,32 +432,39 @@ class Releases:
     def _refused(self, reason: str, state: object) -> InputError:
         return InputError(self.base, received(reason, state))
 
-    def _labels(self) -> dict[str, int]:
-        entry = self._entry(self._read())
-        return {} if entry is None else dict(entry.version_labels)
+    def _stable(self, labels: Mapping[str, int]) -> int:
+        if STABLE not in labels:
+            raise self._refused("a version must be labelled `stable`", f"labels {dict(labels)}")
+        return labels[STABLE]
 
     def _tell(self, labels: dict[str, int]) -> None:
-        """Writes the labels to `models.config`; without labels, the latest version is served."""
+        """Writes the labels to `models.config`; without labels, its policy stays."""
         # Servers refuse a label of a version that is not there, and would serve none.
         there = versions(self.base)
-        if labels and labels[STABLE] not in there:
+        if labels and self._stable(labels) not in there:
             reason = f"version {labels[STABLE]} must be there to become stable"
             raise self._refused(reason, f"versions {sorted(there)}")
-        labels = {label: version for label, version in labels.items() if version in there}
         configuration = self._read()
         entry = self._entry(configuration)
-        if entry is None:
-            entry = configuration.model_config_list.config.add(name=self.model_name)
+        others = {x: y for x, y in entry.version_labels.items() if x not in _OWN}
+        if gone := {x: y for x, y in others.items() if y not in there}:
+            raise self._refused("labels must be of versions that are there", f"labels {gone}")
+        before, labels = (
+            {*_own(entry).values()},
+            others | {label: x for label, x in labels.items() if x in there},
+        )
         # Servers read the file in another working folder.
         base = self.base if stores.is_remote(self.base) else os.path.abspath(self.base)
         entry.base_path, entry.model_platform = base, "tensorflow"
         entry.ClearField("version_labels")
-        entry.ClearField("model_version_policy")
-        if labels:
-            entry.version_labels.update(labels)
-            entry.model_version_policy.specific.versions.extend(sorted(labels.values()))
-        text = text_format.MessageToString(configuration)
-        stores.write_text(stores.join(self.root, CONFIGURATION), text)
+        entry.version_labels.update(labels)
+        _serve(entry.model_version_policy, {*labels.values()}, before, sorted(there, reverse=True))
+        if configuration == self._read():  # also its comments stay
+            return
+        path = stores.join(self.root, CONFIGURATION)
+        text = stores.read_text(path) if stores.is_file(path) else ""
+        head = itertools.takewhile(lambda x: x[:1] in ("#", "\n"), text.splitlines(keepends=True))
+        stores.write_text(path, "".join(head) + text_format.MessageToString(configuration))
 
     def _read(self) -> Any:
         # versions alone need no extra
@@ -445,5 +484,31 @@ class Releases:
         return configuration
 
     def _entry(self, configuration: Any) -> Any:
+        """The entry of the model, which is added if there is none."""
         entries = configuration.model_config_list.config
-        return next((entry for entry in entries if entry.name == self.model_name), None)
+        found = (entry for entry in entries if entry.name == self.model_name)
+        return next(found, None) or entries.add(name=self.model_name)
+
+
+def _own(entry: Any) -> dict[str, int]:
+    """The labels of an entry of `models.config` that releases set."""
+    return {x: y for x, y in entry.version_labels.items() if x in _OWN}
+
+
+def _serve(policy: Any, named: set[int], before: set[int], there: Sequence[int]) -> None:
+    """Changes a policy so that it serves the versions with a label, and others as before.
+
+    Args:
+        policy: The policy.
+        named: Versions with a label.
+        before: Versions that had one of releases.
+        there: All versions, latest first.
+    """
+    if policy.HasField("specific"):
+        others = {*policy.specific.versions} & {*there} - before
+        policy.specific.versions[:] = sorted(named | others) or there[:1]
+    elif policy.latest.num_versions > 1:
+        oldest = there.index(min(named, default=there[0])) + 1
+        policy.latest.num_versions = max(policy.latest.num_versions, oldest)
+    elif named and not policy.HasField("all"):
+        policy.specific.versions[:] = sorted(named)

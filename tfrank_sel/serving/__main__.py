@@ -307,6 +307,8 @@ def _interleaved(option: str, models: Sequence[str]) -> tuple[str, list[int]]:
 
 def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
     """Serves until a signal, and returns whether all has ended."""
+    from tfrank_sel.serving.endpoint import addressed
+
     events: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: events.put(None))
@@ -317,9 +319,9 @@ def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
             with quiet():
                 endpoint.start()
             is_ready.set()
-            address = f"http://{endpoint.host}:{endpoint.rest_port}/v1/models/"
+            address = f"http://{addressed(endpoint.host, endpoint.rest_port)}/v1/models/"
             rest = ", ".join(address + name for name in names)
-            grpc = f"{endpoint.host}:{endpoint.grpc_port}"
+            grpc = addressed(endpoint.host, endpoint.grpc_port)
             print(f"Serving {', '.join(names)}: gRPC {grpc}, REST {rest}", flush=True)
             form = "%(asctime)s %(message)s"
             logging.basicConfig(level=logging.INFO, format=form, stream=sys.stdout)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import pathlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import Load
 from tfrank_sel.serving.grpc_services import create_server
 from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.rest import page
 from tfrank_sel.serving.rest.api import RestApi
 from tfrank_sel.serving.rest.connections import LimitedHttp
 from tfrank_sel.serving.status import Code, ServingError
@@ -60,7 +62,7 @@ class Endpoint:
         self.rest_port = rest_port
         self._tls = tls
         self._limits = limits
-        load: Load = functools.partial(Model, session=session)
+        load: Load = functools.partial(_load, session=session)
         self._core = ServerCore(models, load=load, **core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
@@ -149,6 +151,13 @@ class Endpoint:
         self.stop()
 
 
+def _load(path: pathlib.Path, version: int, session: config_pb2.ConfigProto | None) -> Model:
+    """Loads a version with all that REST tells of it: its files may go while it is served."""
+    model = Model(path, version, session)
+    page.of_model(model)  # and what reads values of rows
+    return model
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Returns a listening socket.
 
@@ -169,7 +178,7 @@ def listen(host: str, port: int) -> socket.socket:
 def _add_port(
     server: grpc.aio.Server, host: str, port: int, tls: grpc.ServerCredentials | None
 ) -> int:
-    address = f"{host}:{port}"
+    address = addressed(host, port)
     try:
         if tls is not None:
             return server.add_secure_port(address, tls)
@@ -178,5 +187,11 @@ def _add_port(
         raise _port_error(host, port, str(error)) from error
 
 
+def addressed(host: str, port: int) -> str:
+    """Returns a host and a port as a client takes them: an address of IPv6 is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _port_error(host: str, port: int, reason: str) -> ServingError:
-    return ServingError(Code.UNAVAILABLE, f"{host}:{port} must be free to listen on: {reason}")
+    address = addressed(host, port)
+    return ServingError(Code.UNAVAILABLE, f"{address} must be free to listen on: {reason}")

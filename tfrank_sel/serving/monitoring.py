@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from tfrank_sel.serving.status import Code, ServingError, mapped
 
 PATH = "/monitoring/prometheus/metrics"
+HEALTH = "/healthz"
 
 # upper limits of the buckets, in microseconds
 _BUCKETS = [10 * 1.8**i for i in range(33)]
@@ -75,8 +76,12 @@ class Metrics:
             self._counts.add(seen.model_name, code.name)
 
     def loaded(self, path: str, *, failed: bool) -> None:
-        """Counts an attempt to load a version."""
+        """Counts an attempt to load a version, by its path or URL."""
         self._loads.add(path, "fail" if failed else "success")
+
+    def forget(self, path: str) -> None:
+        """Removes the counts of a version that is gone."""
+        self._loads.remove(path)
 
     def failed_round(self, followed: str) -> None:
         """Counts a failed check of the folder of a model, by its name, or of `models.config`."""
@@ -88,7 +93,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        # `prometheus_client` would append `_total` to the name of what it knows to be a counter.
+        return generate_latest(self._registry).replace(b" untyped\n", b" counter\n")
 
 
 @dataclasses.dataclass
@@ -114,6 +120,11 @@ class _ByLabels(Collector):
     def add(self, *values: str) -> None:
         with self._lock:
             self._counts[values] += 1
+
+    def remove(self, first: str) -> None:
+        with self._lock:
+            for values in [x for x in self._counts if x[0] == first]:
+                del self._counts[values]
 
     def collect(self) -> Iterator[Metric]:
         metric = Metric(self._name, f"Counts by {' and '.join(self._labels)}", "untyped")

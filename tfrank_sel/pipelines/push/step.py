@@ -215,7 +215,8 @@ def _is_of(saved_model: Path, version: str | None) -> bool:
         return False
     with stores.opened(place) as file:
         content: bytes = file.read()
-    return content == kept.text(kept.digests(saved_model), KIND).encode()
+    is_listed = content == kept.text(kept.digests(saved_model), KIND).encode()
+    return is_listed or stores.difference(version, saved_model) == place
 
 
 def _checked(champion: str | None) -> str | None:

@@ -5,8 +5,6 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import tensorflow as tf
-from google.protobuf import message as protobuf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
@@ -16,7 +14,7 @@ from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import BATCHING
 from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment import config, messages, model_config
-from tfrank_sel.serving.engine import versions, warmup
+from tfrank_sel.serving.engine import versions
 from tfrank_sel.serving.status import ServingError
 
 
@@ -43,8 +41,9 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
     """Checks a deployment folder, and all files that it refers to.
 
     `models.config` is required; `batching.config`, `monitoring.config`, `ssl.config` and
-    `session.config` are optional. Each version of a policy must have a SavedModel that a stock
-    server can run, and valid warm-up requests and `batching_params.pbtxt` if these exist.
+    `session.config` are optional. Each version of a policy must be there, have a SavedModel that a
+    stock server can run, and valid warm-up requests and `batching_params.pbtxt` if these exist. It
+    is loaded as the local server loads it.
 
     Args:
         folder: The folder.
@@ -57,6 +56,8 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
     path = folder / "models.config"
     try:
         models = model_config.of_proto(messages.read(path, ModelServerConfig))
+        for model in models:
+            model_config.check_platform(model)
     except ServingError as error:
         yield Fault(path, "", str(error))
         models = []
@@ -79,15 +80,19 @@ def _model(
     if isinstance(base_path, pathlib.Path):
         base_path = root / base_path.relative_to("/")
     try:
-        folders = versions.find(base_path)
-        aspired = model.policy.aspired(folders)
-        near = {version: pathlib.Path(stores.near_folder(folders[version])) for version in aspired}
+        yield from _versions(path, model, base_path)
     except (OSError, InputError) as error:
         reason = error.reason if isinstance(error, InputError) else error.strerror
         rule = received(f"must be a folder of versions: {reason}", base_path)
         yield Fault(path, f"base_path of {model.name}", rule)
-        return
-    if not aspired:
+
+
+def _versions(
+    path: pathlib.Path, model: model_config.ModelConfig, base_path: pathlib.Path | str
+) -> Iterator[Fault]:
+    folders = versions.find(base_path)
+    aspired = model.policy.aspired(folders)
+    if not aspired or model_config.missing(model.policy, folders):
         there = f"found {sorted(folders)}"
         rule = received("must name a version that is there", model.policy, there)
         yield Fault(path, f"model_version_policy of {model.name}", rule)
@@ -96,23 +101,18 @@ def _model(
             rule = received("must name a version that is served", version, f"served {aspired}")
             yield Fault(path, f"version_labels[{label}] of {model.name}", rule)
     for version in aspired:
-        yield from _version(near[version])
-        if (batching := near[version] / BATCHING).exists():
-            yield from _config(batching, messages.BatchingParameters)
+        with stores.copied(folders[version]) as near:
+            yield from _version(pathlib.Path(near), version)
+            if (batching := pathlib.Path(near, BATCHING)).exists():
+                yield from _config(batching, messages.BatchingParameters)
 
 
-def _version(folder: pathlib.Path) -> Iterator[Fault]:
-    graph, requests = folder / "saved_model.pb", folder / warmup.PATH
+def _version(folder: pathlib.Path, version: int) -> Iterator[Fault]:
     try:
         export.check_servable(folder)
-    except (OSError, ValueError, protobuf.DecodeError) as error:
-        rule = received("must be a SavedModel that a stock server runs", error)
-        yield Fault(graph, "", rule)
-    try:
-        for _ in warmup.read(requests):
-            pass
-    except (ServingError, tf.errors.OpError) as error:
-        yield Fault(requests, "", received("must be a TFRecord of PredictionLog", error))
+        versions.loaded(folder, version).close()
+    except Exception as error:  # of a server, which tells any kind
+        yield Fault(folder, "", received("must be a SavedModel that a stock server runs", error))
 
 
 def _config(path: pathlib.Path, kind: Callable[[], Any]) -> Iterator[Fault]:

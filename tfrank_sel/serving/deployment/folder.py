@@ -74,10 +74,10 @@ def write(
     folders = versions.find(saved_model_base)
     if not folders:
         raise refusal("`saved_model_base` must hold a version", saved_model_base)
-    root = None if copy_models else _polled(model_name, saved_model_base)
+    base = None if copy_models else _polled(model_name, saved_model_base)
     with created(output) as folder:
-        if root is not None:
-            render(folder, model_name, root=root)
+        if base is not None:
+            render(folder, model_name, base=base)
         else:
             render(folder, model_name, max(folders))
             models = folder / "models" / model_name
@@ -89,7 +89,7 @@ def write(
 
 
 def _polled(model_name: str, base: pathlib.Path | str) -> str:
-    """Returns the folder or URL whose `models.config` servers poll, once it names the model."""
+    """Returns a folder or URL of versions, once the `models.config` that servers poll names it."""
     base = base if isinstance(base, str) else base.resolve()
     root = os.path.dirname(base)
     path = stores.join(root, "models.config")
@@ -106,26 +106,32 @@ def _polled(model_name: str, base: pathlib.Path | str) -> str:
             raise refusal("The folder of models must be a plain path", root)
         for fault in check(pathlib.Path(root)):
             raise ValueError(str(fault))
-    return root
+    return str(base)
 
 
 def render(
-    folder: pathlib.Path, model_name: str, version: int | None = None, root: str = "/srv/models"
+    folder: pathlib.Path, model_name: str, version: int | None = None, base: str | None = None
 ) -> None:
     """Writes the files of a deployment folder, without the model.
 
     Args:
         folder: The folder; it is created if it does not exist.
         model_name: As in `write`.
-        version: The version to serve, which the image holds. None if servers poll `root`.
-        root: Folder or URL whose `models.config` servers poll.
+        version: The version to serve, which the image holds. None if servers poll `base`.
+        base: Folder or URL of the versions, next to the `models.config` that servers poll; one of
+            the model's name in `/srv/models` if None.
     """
+    base = base or f"/srv/models/{model_name}"
+    root = os.path.dirname(base)
     if version is not None:
         kinds, tag, models = {"image", "closed"}, str(version), "/config/models.config"
     else:
         kinds = {"polled", "store"} if stores.is_remote(root) else {"polled", "disk", "closed"}
         tag, models = _SERVER, stores.join(root, "models.config")
     values = {"model_name": model_name, "tag": tag, "root": root, "models_config": models}
+    served = base if version is None else f"/models/{model_name}"
+    # a pattern of paths: what may have a meaning in it, or in its quotes, is any character
+    values["model_path"] = re.sub(r"[^\w/:-]", ".", served)
     with importlib.resources.as_file(_TEMPLATES) as templates:
         alerts = _Template((templates / "alerts.yml").read_text(encoding="utf-8")).substitute(
             values

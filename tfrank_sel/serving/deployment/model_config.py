@@ -103,6 +103,17 @@ class ModelConfig(Checked):
             )
 
 
+def missing(policy: Latest | AllVersions | Specific, versions: Collection[int]) -> list[int]:
+    """Returns the versions that a policy names, and that are not among those found."""
+    return sorted({*policy.versions} - {*versions}) if isinstance(policy, Specific) else []
+
+
+def check_platform(config: ModelConfig) -> None:
+    """Raises a ServingError, INVALID_ARGUMENT, for a model of another platform than TensorFlow."""
+    if config.platform != "tensorflow":
+        raise invalid(f"model_platform of model {config.name} must be tensorflow", config.platform)
+
+
 def located(base_path: str) -> pathlib.Path | str:
     """Returns the folder of a path; the URL of one in a store as it is.
 

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import logging
 import os
-import pathlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from tfrank_sel.serving.engine.versions import (
     Load,
     ModelVersions,
     Rounds,
+    State,
     VersionStatus,
     find,
     unknown_servable,
@@ -29,11 +29,11 @@ from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _log = logging.getLogger(__name__)
 
-_PLATFORM = "tensorflow"
 # maximum seconds that a version that is loading delays a change of the configuration, and the end
 _PATIENCE = 1.0
 _STOP_SECONDS = 2.0
 _STORE_SECONDS = 10.0  # in which a store of a new model must answer
+_RETIRED = 10  # models that are no longer served and whose states are kept
 
 
 class ServerCore:
@@ -62,10 +62,12 @@ class ServerCore:
             names = [config.name for config in models]
             raise refusal("The names of models must differ", names)
         self._models: Mapping[str, ModelVersions] = {}
-        self._retired: dict[str, ModelVersions] = {}
+        # of models that answer from an earlier folder, until this one has a version
+        self._waiting: dict[str, ModelVersions] = {}
+        self._retired: list[ModelVersions] = []
         self._following = Following(**following)
         self._interleaving = interleaving
-        self._load_model = load
+        self._load = load
         self._metrics = Metrics()
         if interleaving is not None:
             interleaving.on_lost = functools.partial(self._metrics.lost, interleaving.model)
@@ -85,7 +87,8 @@ class ServerCore:
             ServingError: If a model has no version that loads.
         """
         try:
-            self._replace(self._configs)
+            self._apply(self._configs)
+            self._check_available(self._configs)
             if self._interleaving:
                 self._interleaving.check(self._models[self._interleaving.model])
         except ServingError:
@@ -140,44 +143,70 @@ class ServerCore:
             ServingError: INVALID_ARGUMENT for another platform than TensorFlow,
                 FAILED_PRECONDITION for a label of a version that is not served, UNAVAILABLE for a
                 new folder in a store that does not answer, before anything changes; UNKNOWN if a
-                new model has no version that loads.
+                model has no version that loads: its folder is followed like those of the others.
         """
         self._ask_stores(configs)
-        self._replace(configs)
+        self._apply(configs)
+        self._check_available(configs)
 
-    def _replace(self, configs: Sequence[ModelConfig]) -> None:
+    def _apply(self, configs: Sequence[ModelConfig]) -> None:
+        """Replaces the served models, all or none."""
         with self._changing:
             # All are checked first: a refused configuration changes no model.
             for config in configs:
                 self._check(config)
-            models, kept, new = {}, [], []
+            before = [*self._models.values(), *self._waiting.values()]
+            models, waiting, kept = {}, {}, []
             for config in configs:
-                old = self._models.get(config.name)
-                if old is not None and old.config.base_path == config.base_path:
-                    old.config = config
-                    kept.append(old)
-                    models[config.name] = old
-                    continue
-                # Loaded before it replaces the old one, which answers meanwhile.
-                model = ModelVersions(config, self._load)
-                model.poll()
-                new.append(model)
-                is_kept = old is not None and old.is_available() and not model.is_available()
-                models[config.name] = old if old is not None and is_kept else model
-            gone = [x for x in self._models.values() if x not in models.values()]
+                old, model = self._models.get(config.name), self._following_of(config)
+                if model is None:
+                    model = ModelVersions(config, self._load, self._metrics)
+                    model.poll()  # before it replaces the old one, which answers meanwhile
+                else:
+                    model.config = config
+                    kept.append(model)
+                models[config.name] = model
+                if old and old.is_available() and not model.is_available():
+                    models[config.name], waiting[config.name] = old, model
             # One assignment, so that requests read it without a lock.
-            self._models = models
-            for model in gone:
-                model.close()
-                self._retired[model.config.name] = model
+            self._models, self._waiting = models, waiting
+            for model in before:
+                if model not in (*models.values(), *waiting.values()):
+                    self._retire(model)
         for model in kept:  # another change of the configuration does not wait for these versions
             model.poll(_PATIENCE)
-        missing = [model for model in new if not model.is_available()]
+            self._take_over(model)
+
+    def _take_over(self, model: ModelVersions) -> None:
+        """Replaces the folder of a model by a new one once that has a version."""
+        name = model.config.name
+        with self._changing:
+            if self._waiting.get(name) is model and model.is_available():
+                old = self._models[name]
+                self._models = {**self._models, name: model}
+                self._waiting = {x: y for x, y in self._waiting.items() if y is not model}
+                self._retire(old)
+
+    def _following_of(self, config: ModelConfig) -> ModelVersions | None:
+        """The model that follows the folder of a configuration already, with its failures."""
+        models = (x.get(config.name) for x in (self._waiting, self._models))
+        same = (x for x in models if x and x.config.base_path == config.base_path)
+        return next(same, None)
+
+    def _check_available(self, configs: Sequence[ModelConfig]) -> None:
+        missing = [x for x in map(self._following_of, configs) if x and not x.is_available()]
         if missing:
             reasons = ", ".join(f"{{Name: {x.config.name} {x.reason()}}}" for x in missing)
             raise ServingError(
                 Code.UNKNOWN, f"{len(missing)} model(s) did not become available: {{{reasons}}}"
             )
+
+    def _retire(self, model: ModelVersions) -> None:
+        model.close()
+        self._retired.append(model)
+        for earlier in self._retired[:-_RETIRED]:
+            earlier.forget()
+        del self._retired[:-_RETIRED]
 
     def observed(
         self, api: str, entrypoint: str, name: str = ""
@@ -236,29 +265,28 @@ class ServerCore:
         """Returns the names of the served models."""
         return list(self._models)
 
+    def unavailable(self) -> list[str]:
+        """Returns the names of the models that have no version to answer with."""
+        return [name for name, model in self._models.items() if not model.is_available()]
+
     def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
         """Returns the status of a version, or of all versions of a model, latest first.
 
         Raises:
             ServingError: NOT_FOUND if there is none.
         """
-        model = self._models.get(name) or self._retired.get(name)
-        statuses = model.statuses() if model else []
+        models = [x for x in (self._models.get(name), self._waiting.get(name)) if x]
+        models = models or [x for x in self._retired if x.config.name == name]
+        found = [status for model in models for status in model.statuses()]
+        # of equal numbers, the one that answers
+        by_version = {x.version: x for x in sorted(found, key=lambda x: x.state == State.AVAILABLE)}
+        statuses = [by_version[x] for x in sorted(by_version, reverse=True)]
         if version is not None:
             statuses = [status for status in statuses if status.version == version]
         if not statuses:
             what = "any versions" if version is None else f"version {version}"
             raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
         return statuses
-
-    def _load(self, path: pathlib.Path, version: int) -> Model:
-        failed = True
-        try:
-            model = self._load_model(path, version)
-            failed = False
-            return model
-        finally:
-            self._metrics.loaded(str(path), failed=failed)
 
     def _ask_stores(self, configs: Sequence[ModelConfig]) -> None:
         """Looks for new folders in stores, while no other change of the configuration waits."""
@@ -282,10 +310,7 @@ class ServerCore:
                 f"Illegal to change a model's platform. For model {config.name} platform was "
                 f"{model.config.platform} and new platform requested is {config.platform}",
             )
-        if config.platform != _PLATFORM:
-            raise invalid(
-                f"model_platform of model {config.name} must be {_PLATFORM}", config.platform
-            )
+        model_config.check_platform(config)
         before = model.config.labels if model else {}
         for label, version in config.labels.items():
             is_new = self._following.allow_labels_for_unavailable and label not in before
@@ -302,7 +327,7 @@ class ServerCore:
         """Checks each folder in a thread of its own, since a slow store would delay the others."""
         while not self._stopped.wait(self._following.poll_seconds):
             checks = {model: thread for model, thread in self._checks.items() if thread.is_alive()}
-            for model in self._models.values():
+            for model in (*self._models.values(), *self._waiting.values()):
                 if model not in checks:
                     checks[model] = threading.Thread(
                         target=self._poll_one, args=[model], daemon=True
@@ -314,6 +339,7 @@ class ServerCore:
         model.poll()
         if model.fault:
             self._metrics.failed_round(model.config.name)
+        self._take_over(model)
 
     def _follow(self) -> None:
         file, seconds = self._following.config_file, self._following.config_poll_seconds
@@ -323,15 +349,19 @@ class ServerCore:
     def _read_again(self, path: str | os.PathLike[str]) -> None:
         with self._config_rounds.attempt(f"cannot serve what {path} says"):
             configs = model_config.read(path)
-            if configs != self._configs:
-                self.reload(configs)
+            is_new = configs != self._configs
+            if is_new:
+                self._ask_stores(configs)
+                self._apply(configs)
                 self._configs = configs  # a refused configuration is tried again
+            self._check_available(configs)
+            if is_new or self._config_rounds.fault:
                 _log.info("serving what %s says", path)
         if self._config_rounds.fault:
             self._metrics.failed_round(os.fspath(path))
 
     def _close_models(self) -> None:
-        for model in self._models.values():
+        for model in (*self._models.values(), *self._waiting.values()):
             model.close()
 
 

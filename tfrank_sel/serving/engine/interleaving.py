@@ -131,6 +131,7 @@ class _Mixed(Model):
         self.path, self.version = first.path, first.version
         self.definitions, self.signatures = first.definitions, first.signatures
         self._both, self._interleaving = (first, second), interleaving
+        self.described = first
 
     def run(
         self,

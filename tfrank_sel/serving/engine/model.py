@@ -144,9 +144,10 @@ def per_model(function: Callable[[Model], T]) -> Callable[[Model], T]:
     values: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
 
     def wrapped(model: Model) -> T:
-        if model not in values:
-            values[model] = function(model)
-        return values[model]
+        described = getattr(model, "described", model)  # of models that it borrows
+        if described not in values:
+            values[described] = function(described)
+        return values[described]
 
     return wrapped
 

@@ -6,7 +6,6 @@ import enum
 import logging
 import os
 import pathlib
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,14 +17,18 @@ from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.releases import KIND
 from tfrank_sel.refusals import received
+from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.warmup import warm_up
+from tfrank_sel.serving.monitoring import Metrics
 from tfrank_sel.serving.status import Code, ServingError
 
 _log = logging.getLogger(__name__)
 
 Load = Callable[[pathlib.Path, int], Model]
+
+_ENDED = 10  # versions that are no longer served and whose state is kept
 
 
 class State(enum.IntEnum):
@@ -46,6 +49,27 @@ class VersionStatus:
     state: State
     code: Code = Code.OK
     message: str = ""
+
+
+def loaded(path: pathlib.Path, version: int, load: Load = Model) -> Model:
+    """Loads a version as a server does: checks its files, and answers its warm-up requests.
+
+    Args:
+        path: Its folder, on this machine.
+        version: Its number.
+        load: Function that loads it.
+
+    Raises:
+        Exception: Of various types, if the version cannot be served.
+    """
+    kept.check(path, KIND)
+    model = load(path, version)
+    try:
+        warm_up(model, path)
+    except Exception:
+        model.close()
+        raise
+    return model
 
 
 def find(base_path: pathlib.Path | str) -> Mapping[int, pathlib.Path | str]:
@@ -108,15 +132,19 @@ class ModelVersions:
     Args:
         config: The model to serve.
         load: Function that loads a version from its folder and number.
+        metrics: Metrics that count its loads, if any.
     """
 
-    def __init__(self, config: ModelConfig, load: Load = Model) -> None:
+    def __init__(
+        self, config: ModelConfig, load: Load = Model, metrics: Metrics | None = None
+    ) -> None:
         self.config = config
-        self._load_model = load
+        self._load_model, self._metrics = load, metrics or Metrics()
         self._lock = threading.Lock()
         self._polling = threading.Lock()
         self._is_closed = False
         self._loaded: dict[int, _Handle] = {}
+        self._places: dict[int, str] = {}  # paths or URLs of all versions with a state
         self._failures: dict[int, _Failure] = {}
         self._statuses: dict[int, VersionStatus] = {}
         self._rounds = Rounds()
@@ -130,7 +158,7 @@ class ModelVersions:
         """Checks the folder once, and loads and releases versions accordingly.
 
         A folder that cannot be read changes nothing; a folder without versions unloads all. A new
-        version in a store is copied to this machine first.
+        version in a store is copied to this machine while it loads.
 
         Args:
             patience: Maximum seconds to wait for another thread that checks the folder. After
@@ -145,17 +173,25 @@ class ModelVersions:
                 self._polling.release()
 
     def _poll(self) -> None:
+        if self._is_closed:  # by a change of the configuration, while this check was under way
+            return
         folders = find(self.config.base_path)
         aspired = self.config.policy.aspired(folders)
         new = [version for version in aspired if version not in self._loaded]
-        # Copied before anything changes: a store that fails half-way leaves the served versions.
-        near = {version: pathlib.Path(stores.near_folder(folders[version])) for version in new}
-        # What is no longer asked for is not tried again, and its error stays in the status.
-        for version in set(self._failures) - set(aspired):
-            del self._failures[version]
-            self._set(dataclasses.replace(self._statuses[version], state=State.END))
-        for version, path in near.items():
-            self._load(version, path)
+        with contextlib.ExitStack() as copies:
+            # Before anything changes: a store that fails half-way leaves the served versions.
+            near = {
+                version: pathlib.Path(copies.enter_context(stores.copied(folders[version])))
+                for version in new
+                if self._is_due(version)
+            }
+            # What is no longer asked for is not tried again, and its error stays in the status.
+            for version in set(self._failures) - set(aspired):
+                del self._failures[version]
+                self._set(dataclasses.replace(self._statuses[version], state=State.END))
+            for version, path in near.items():
+                self._places[version] = str(folders[version])
+                self._load(version, path)
         # Old versions go when a new one answers, so that a request always finds one. An empty
         # folder asks for none, as in TensorFlow Serving.
         if not aspired or any(version in self._loaded for version in aspired):
@@ -164,6 +200,10 @@ class ModelVersions:
         for version in new:
             if version in self._loaded:
                 _log.info("serving version %d of %s", version, self.config.name)
+        self.forget(_ENDED)
+        if missing := model_config.missing(self.config.policy, folders):
+            expected = f"{self.config.name}: the versions of its policy must be there"
+            raise ServingError(Code.NOT_FOUND, received(expected, f"without {missing}"))
 
     @contextlib.contextmanager
     def acquire(self, version: int | None) -> Iterator[Model | None]:
@@ -193,7 +233,7 @@ class ModelVersions:
     def reason(self) -> str:
         """Returns the reason why no version is served."""
         statuses = self.statuses()
-        if statuses:
+        if statuses and statuses[0].message:
             return statuses[0].message
         return self.fault or received(
             f"{self.config.base_path} must hold a version: a folder whose name is an integer",
@@ -212,25 +252,29 @@ class ModelVersions:
         for version in list(self._loaded):
             self._unload(version)
 
+    def _is_due(self, version: int) -> bool:
+        failure, most = self._failures.get(version, _Failure()), self.config.max_load_retries
+        return failure.tries <= most and time.monotonic() >= failure.next_try
+
     def _load(self, version: int, path: pathlib.Path) -> None:
         failure = self._failures.setdefault(version, _Failure())
-        if failure.tries > self.config.max_load_retries or time.monotonic() < failure.next_try:
-            return
+        place = self._places[version]
         self._set(VersionStatus(version, State.LOADING))
         try:
-            handle = _Handle(self._warm(path, version))
+            handle = _Handle(loaded(path, version, self._load_model))
+            self._metrics.loaded(place, failed=False)
         # No error of a broken folder may end the polling, or affect other versions.
         except Exception as error:
+            self._metrics.loaded(place, failed=True)
             failure.tries += 1
             failure.next_try = time.monotonic() + self.config.load_retry_seconds
-            code = Code.UNKNOWN
-            if isinstance(error, ServingError):
-                code = error.code
-            elif isinstance(error, tf.errors.OpError):
+            code = error.code if isinstance(error, ServingError) else Code.UNKNOWN
+            if isinstance(error, tf.errors.OpError):
                 code = Code(error.error_code)
             gave_up = failure.tries > self.config.max_load_retries
             state = State.END if gave_up else State.LOADING
-            message = f"{path} does not load: {' '.join(str(error).split())}"
+            reason = " ".join(str(error).split()).replace(str(path), place)
+            message = f"{place} does not load: {reason}"
             self._set(VersionStatus(version, state, code, message))
             _log.warning("%s", message)
             return
@@ -244,15 +288,19 @@ class ModelVersions:
         if is_closed:  # the model was released while this version was loading
             handle.model.close()
 
-    def _warm(self, path: pathlib.Path, version: int) -> Model:
-        kept.check(path, KIND)
-        model = self._load_model(path, version)
-        try:
-            warm_up(model, path)
-        except Exception:
-            model.close()
-            raise
-        return model
+    def forget(self, kept: int = 0) -> None:
+        """Forgets the versions that are no longer served, but for the latest of them.
+
+        Args:
+            kept: Maximum number of those that are not forgotten.
+        """
+        with self._lock:
+            ended = [x for x in sorted(self._statuses) if self._statuses[x].state == State.END]
+            gone = [x for x in ended[: max(0, len(ended) - kept)] if x not in self._failures]
+            for version in gone:
+                del self._statuses[version]
+        for version in gone:
+            self._metrics.forget(self._places.pop(version, ""))
 
     def _unload(self, version: int) -> None:
         with self._lock:
@@ -267,8 +315,6 @@ class ModelVersions:
                 return
         # Without the lock, since it takes long and requests of other versions need the lock.
         handle.model.close()
-        if isinstance(self.config.base_path, str):
-            shutil.rmtree(handle.model.path.parent, ignore_errors=True)  # a copy
         version = handle.model.version
         with self._lock:
             # A version that was removed and added again may already be served again.

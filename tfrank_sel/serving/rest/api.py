@@ -40,6 +40,7 @@ _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _POST = re.compile(rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>predict)", re.I)
 _NOTHING = re.compile(r"(?!)")
 _GET = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I)
+_MEMBERS = 256  # of a body of gzip
 _NOT_FOUND = b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>Not Found</BODY></HTML>\n"
 
 
@@ -92,6 +93,9 @@ class RestApi:
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
         method, headers = scope["method"], dict(scope["headers"])
+        hosts = sum(name == b"host" for name, _ in scope["headers"])
+        if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
+            raise invalid("A request must have one header `Host`", hosts or "none")
         session.set(headers.get(SESSION.encode(), b"").decode("latin-1"))
         if path == "/":
             text = await self._run(lambda *_: page.written(self._core))
@@ -100,6 +104,9 @@ class RestApi:
             return 200, b"application/json", await self._run(lambda *_: openapi.written(self._core))
         if path == monitoring.PATH:
             return 200, b"text/plain", await self._run(lambda *_: self._core.metrics())
+        if path == monitoring.HEALTH:
+            missing = ", ".join(self._core.unavailable())
+            return 503 if missing else 200, b"text/plain", missing.encode() or b"ok"
         if path.startswith(monitoring.PATH + "?"):
             return 400, b"text/plain", f"Unexpected path: {path}".encode()
         if not re.match(r"/v1/", path, re.IGNORECASE):
@@ -201,16 +208,22 @@ def _too_long(what: str, limit: int, http_status: int) -> ExceededError:
 
 
 def _inflated(body: bytes, limits: Limits) -> bytes:
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        text = inflater.decompress(body, limits.body_bytes)
-    except zlib.error as error:
-        raise invalid(f"Body is not gzip: {error}") from error
-    if inflater.unconsumed_tail:
-        raise _too_long("A body", limits.body_bytes, 413)
-    if not inflater.eof:
-        raise invalid("Body must be whole gzip", "cut")
-    return text
+    text = bytearray()
+    for _ in range(_MEMBERS):
+        inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        try:
+            # one byte more than may be: 0 would be no limit
+            text += inflater.decompress(body, limits.body_bytes + 1 - len(text))
+        except zlib.error as error:
+            raise invalid(f"Body is not gzip: {error}") from error
+        if len(text) > limits.body_bytes:
+            raise _too_long("A body", limits.body_bytes, 413)
+        if not inflater.eof:
+            raise invalid("Body must be whole gzip", "cut")
+        body = inflater.unused_data.lstrip(b"\0")
+        if not body:
+            return bytes(text)
+    raise invalid(f"Body must have at most {_MEMBERS} members of gzip", "more")
 
 
 def _target(match: re.Match[str]) -> Target:

@@ -23,13 +23,15 @@ _ERROR = {"description": "The request is refused: `error` says why."}
 def written(core: ServerCore) -> bytes:
     """Returns the document of the currently served models: OpenAPI 3.1, as JSON."""
     paths = {monitoring.PATH: _get("Metrics for Prometheus", "text/plain")}
+    paths[monitoring.HEALTH] = _get("Whether all models are available; 503 if not", "text/plain")
     for name in core.names():
         model = f"/v1/models/{urllib.parse.quote(name, safe='')}"
         paths[model] = _get(f"States of the versions of {name}")
         paths[f"{model}/metadata"] = _get(f"Signatures of {name}")
         try:
             with core.acquire(name, None, None) as served:
-                paths[f"{model}:predict"] = {"post": _predict(served)}
+                if served.signatures:
+                    paths[f"{model}:predict"] = {"post": _predict(served)}
         except ServingError:  # no version is ready: its states tell so
             continue
     info = {"title": "tfrank_sel endpoint", "version": __version__}

@@ -1,5 +1,6 @@
 """Page of the endpoint: the inputs of each model, with examples from its warm-up requests."""
 
+import contextlib
 import importlib.resources
 import itertools
 import json
@@ -15,11 +16,11 @@ from tensorflow_serving.apis import input_pb2, predict_pb2
 
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.export.inputs import ModelInputs
-from tfrank_sel.export.saved_model import MANIFEST, read_manifest
 from tfrank_sel.serving import input_features
 from tfrank_sel.serving.engine import warmup
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import Model, per_model
+from tfrank_sel.serving.rest import rows_of_json
 from tfrank_sel.serving.status import ServingError
 
 EXAMPLES = 3
@@ -36,26 +37,25 @@ def written(core: ServerCore) -> bytes:
 
 
 def _told(core: ServerCore, name: str) -> dict[str, Any]:
-    """The inputs of the latest version of a model, as far as they are known, and examples."""
-    try:
-        with core.acquire(name, None, None) as model:
-            return _of_model(model)
-    except (ServingError, OSError, ValueError):
-        return {**_inputs(None), "signatures": [], "examples": []}
+    with contextlib.suppress(ServingError), core.acquire(name, None, None) as model:
+        return of_model(model)
+    return {**_inputs(None), "signatures": [], "examples": []}
 
 
 @per_model
-def _of_model(model: Model) -> dict[str, Any]:
-    signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
-    is_described = (model.path / MANIFEST).exists()
-    description = read_manifest(model.path)["features"] if is_described else {}
-    inputs = input_features.of_model(signature, description)
-    examples = [] if inputs is None else itertools.islice(_examples(model, inputs), EXAMPLES)
-    return {
-        **_inputs(inputs),
-        "signatures": sorted(model.signatures),
-        "examples": list(examples),
-    }
+def of_model(model: Model) -> dict[str, Any]:
+    """Returns the inputs of a model as far as they are known, and examples, as JSON-ready values.
+
+    Reads the files of its version, at the first call.
+    """
+    inputs, examples = rows_of_json.declared(model), list[dict[str, Any]]()
+    with contextlib.suppress(Exception):  # of signatures and requests that are not the package's
+        if inputs is None:
+            signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
+            inputs = input_features.of_model(signature, {})
+        if inputs is not None:
+            examples = list(itertools.islice(_examples(model, inputs), EXAMPLES))
+    return {**_inputs(inputs), "signatures": sorted(model.signatures), "examples": examples}
 
 
 def _inputs(inputs: ModelInputs | None) -> dict[str, Any]:

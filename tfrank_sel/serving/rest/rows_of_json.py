@@ -25,14 +25,17 @@ def has(inputs: ModelInputs | None, types: Mapping[str, int]) -> TypeGuard[Model
 
 @per_model
 def declared(model: Model) -> ModelInputs | None:
-    """Returns the inputs that the manifest of a model describes; None if it describes none."""
+    """Returns the inputs that the manifest of a model describes; None if it describes none.
+
+    Reads the file of its version, at the first call.
+    """
     if not (model.path / MANIFEST).exists():
         return None
     try:
         described = read_manifest(model.path)["features"]
         predict = model.definitions.get("predict", meta_graph_pb2.SignatureDef())
         return input_features.of_model(predict, described)
-    except ValueError:  # the manifest of another model
+    except Exception:  # the manifest of another model, or another file of this name
         return None
 
 
