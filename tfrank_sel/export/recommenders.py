@@ -171,7 +171,8 @@ def _write(
     metadata: Mapping[str, Any],
 ) -> None:
     taken = [tf.TensorSpec(shape, tf.string, name=name)]
-    served = tf.function(serve, taken, autograph=False).get_concrete_function()
+    checked = saved_model.checked(serve, taken)
+    served = tf.function(checked, taken, autograph=False).get_concrete_function()
     root.captured = served.variables
     with created(Path(path)) as written:
         tf.saved_model.save(root, str(written), signatures={"serving_default": served})

@@ -23,6 +23,7 @@ from tfrank_sel.serving.engine.versions import (
     find,
     unknown_servable,
 )
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Metrics, Observation
 from tfrank_sel.serving.options import Following
 from tfrank_sel.serving.status import Code, ServingError, invalid
@@ -43,6 +44,7 @@ class ServerCore:
         models: The models; names must differ.
         interleaving: Model and versions whose rankings are mixed, or None.
         load: Function that loads a version from its folder and number.
+        limits: Limits on warm-up requests.
         **following: Fields of `Following`.
 
     Raises:
@@ -55,6 +57,7 @@ class ServerCore:
         *,
         interleaving: Interleaving | None = None,
         load: Load = Model,
+        limits: Limits = Limits(),  # noqa: B008
         **following: Any,
     ) -> None:
         self._configs, self._given = list(models), list(models)
@@ -65,7 +68,7 @@ class ServerCore:
         self._retired: dict[str, ModelVersions] = {}
         self._following = Following(**following)
         self._interleaving = interleaving
-        self._load_model = load
+        self._load_model, self._limits = load, limits
         self._metrics = Metrics()
         if interleaving is not None:
             interleaving.on_lost = functools.partial(self._metrics.lost, interleaving.model)
@@ -159,7 +162,7 @@ class ServerCore:
                     models[config.name] = old
                     continue
                 # Loaded before it replaces the old one, which answers meanwhile.
-                model = ModelVersions(config, self._load)
+                model = ModelVersions(config, self._load, self._limits)
                 model.poll()
                 new.append(model)
                 is_kept = old is not None and old.is_available() and not model.is_available()

@@ -21,6 +21,7 @@ from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.warmup import warm_up
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import Code, ServingError
 
 _log = logging.getLogger(__name__)
@@ -108,11 +109,18 @@ class ModelVersions:
     Args:
         config: The model to serve.
         load: Function that loads a version from its folder and number.
+        limits: Limits on warm-up requests.
     """
 
-    def __init__(self, config: ModelConfig, load: Load = Model) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        load: Load = Model,
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> None:
         self.config = config
         self._load_model = load
+        self._limits = limits
         self._lock = threading.Lock()
         self._polling = threading.Lock()
         self._is_closed = False
@@ -248,7 +256,7 @@ class ModelVersions:
         kept.check(path, KIND)
         model = self._load_model(path, version)
         try:
-            warm_up(model, path)
+            warm_up(model, path, self._limits)
         except Exception:
             model.close()
             raise
