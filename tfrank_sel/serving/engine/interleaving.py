@@ -181,7 +181,7 @@ def _mixed(
         mixed["doc_ids"] = first[1].copy()
         mixed["doc_ids"][0, :size] = best
         best = list(range(size))
-    mixed["scores"][0, best] = np.arange(size, 0, -1)
+    mixed["scores"][0, np.array(best, int)] = np.arange(size, 0, -1)
     return mixed
 
 
