@@ -94,8 +94,9 @@ def export(
 
     Raises:
         FileExistsError: If `path` exists, or another process is exporting to it.
-        ValueError: If `top_k` is not positive, if the scores have the wrong shape, or if a stock
-            server cannot run the model (see `check_servable`).
+        ValueError: If `top_k` is not positive, if the scores have the wrong shape, if `examples`
+            make more than 1000 warm-up requests, or if a stock server cannot run the model (see
+            `check_servable`).
 
     Example:
         >>> model = keras.Sequential([keras.Input([None, 2]), keras.layers.Dense(1)])
