@@ -29,7 +29,7 @@ from tfrank_sel.serving.client import Ranker
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
 from tfrank_sel.serving.endpoint import Endpoint
-from tfrank_sel.serving.engine import tensor_protos
+from tfrank_sel.serving.engine import interleaving, tensor_protos
 from tfrank_sel.serving.engine.interleaving import Interleaving
 from tfrank_sel.serving.monitoring import PATH
 from tfrank_sel.serving.status import Code, ServingError
@@ -358,3 +358,12 @@ def test_a_better_version_wins_from_the_command_line(base, tmp_path, options):
         p_value = clicks.sign_test([1] * first + [0] * second, [0] * first + [1] * second)
         assert f"p-value: {p_value:.4g}" in done.output
     assert float(re.search("p-value: (\\S+)", done.output)[1]) < 0.01
+
+
+def test_doc_ids_are_bytes_to_the_last_zero(tmp_path):
+    ids = np.array([[b"a\0", b"\7\0\0", b"\xff"]], np.object_)
+    scores = np.array([[3.0, 2.0, 1.0]], np.float32)
+    mixing = Interleaving("ranker", (1, 2), tmp_path / "log.jsonl")
+    mixed = interleaving._mixed([scores, ids], [scores, ids], mixing)
+    assert mixed["doc_ids"].tolist() == ids.tolist()
+    assert lines(tmp_path / "log.jsonl")[0]["items"] == ["a\0", "\7\0\0", "\\xff"]

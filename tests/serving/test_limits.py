@@ -1,3 +1,4 @@
+import asyncio
 import contextlib
 import gzip
 import http.client
@@ -12,9 +13,11 @@ import pytest
 
 from benchmarks.robustness import attacks
 from tests.serving.half_plus import Client
+from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.status import Code, ServingError
 
 PREDICT = "/v1/models/half:predict"
 BODY = b'{"instances": [2.0]}'
@@ -157,3 +160,26 @@ def test_a_call_that_is_never_sent_ends(endpoint):
 def test_limits_are_positive():
     with pytest.raises(ValueError, match="`requests` must be positive"):
         Limits(requests=0)
+
+
+def test_a_slow_request_that_expires_just_now_fails_no_other():
+    """In the turn of the loop in which its time is over, another one takes its place."""
+
+    async def ask():
+        admission = Admission(Limits(receiving=1, send_seconds=0.05))
+
+        async def slow():
+            async with admission.receiving("slow"):
+                await asyncio.sleep(9)
+
+        waiting = asyncio.create_task(slow())
+        await asyncio.sleep(0)
+        [[timeout]] = admission._receiving.values()
+        timeout._on_timeout()  # as the loop calls it
+        async with admission.receiving("good"):
+            pass
+        with pytest.raises(ServingError) as error:
+            await waiting
+        return error.value.code
+
+    assert asyncio.run(ask()) is Code.DEADLINE_EXCEEDED

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 from tensorflow.core.framework import tensor_pb2
 
 from tfrank_sel.serving.engine import tensor_protos
+from tfrank_sel.serving.status import ServingError
 
 FIELDS = {
     tf.float32: ("float_val", st.floats(width=32)),
@@ -54,3 +55,14 @@ def test_packed_numbers_are_found_before_other_fields():
     check(
         tensor_pb2.TensorProto.FromString(proto.SerializeToString() + b"\xfa\x3e\x01z"), tf.float32
     )
+
+
+def test_strings_in_the_content_are_read_as_tensorflow_reads_them_or_refused():
+    """As C++ writes them: all lengths, then all bytes."""
+    for content, size in ((b"\4\4acmebolt", 2), (b"\0\1\0", 2), (b"\0", 1)):
+        proto = proto_of(tf.string, size, [])
+        proto.tensor_content = content
+        check(proto, tf.string)
+        proto.tensor_content = content + b"x"
+        with pytest.raises(ServingError, match="tensor parsing error: x"):
+            tensor_protos.to_array("x", proto)

@@ -5,10 +5,12 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
+from tfrank_sel.export import saved_model
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.versions import ModelVersions
 from tfrank_sel.serving.engine.warmup import PATH
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import Code
 
 
@@ -41,8 +43,9 @@ def status(base, *records):
     return loaded(base)
 
 
-def loaded(base):
-    versions = ModelVersions(ModelConfig("half", base, max_load_retries=0))
+def loaded(base, **limits):
+    config = ModelConfig("half", base, max_load_retries=0)
+    versions = ModelVersions(config, limits=Limits(**limits))
     versions.poll()
     [status] = versions.statuses()
     versions.close()
@@ -76,3 +79,17 @@ def test_a_warm_up_file_of_another_kind_is_told(base):
 
     assert found.code == Code.DATA_LOSS
     assert "Please verify your warmup data is in TFRecord format" in found.message
+
+
+def test_the_limits_are_those_of_the_server(base):
+    long = predict_log(x=np.zeros([1, 70_000]))
+    assert "Accepted: at most 65536" in status(base, long).message
+    assert loaded(base, items=70_000).code == Code.OK
+
+
+def test_no_more_requests_are_written_than_servers_run(tmp_path):
+    (tmp_path / PATH).parent.mkdir()
+    requests = [("", {"x": np.zeros(1)})] * 1001
+    saved_model.write_warm_up(tmp_path, requests[1:])
+    with pytest.raises(ValueError, match="`examples` must make at most 1000 warm-up requests"):
+        saved_model.write_warm_up(tmp_path, requests)

@@ -125,8 +125,7 @@ def factorization(
         rows = number(user)
         states = tf.gather(vectors[0], rows)
         of_user = tf.RaggedTensor.from_row_splits(taken, ends, validate=False)
-        seen = tf.gather(of_user, rows).to_tensor()
-        best, scores = catalogue.best_unseen(states, vectors[1], seen, k)
+        best, scores = catalogue.best_unseen(states, vectors[1], tf.gather(of_user, rows), k)
         has_vector = tf.reduce_any(states != 0.0, axis=1, keepdims=True)
         scores = tf.where(has_vector, scores, tf.float32.min)
         return {"items": named(tf.where(has_vector, best, 0)), "scores": scores}
@@ -172,7 +171,8 @@ def _write(
     metadata: Mapping[str, Any],
 ) -> None:
     taken = [tf.TensorSpec(shape, tf.string, name=name)]
-    served = tf.function(serve, taken, autograph=False).get_concrete_function()
+    checked = saved_model.checked(serve, taken)
+    served = tf.function(checked, taken, autograph=False).get_concrete_function()
     root.captured = served.variables
     with created(Path(path)) as written:
         tf.saved_model.save(root, str(written), signatures={"serving_default": served})

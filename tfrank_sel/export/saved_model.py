@@ -1,10 +1,11 @@
 """A SavedModel for servers: check of its graph, manifest, warm-up requests, batching parameters."""
 
+import functools
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from tfrank_sel import kept, lazy
 from tfrank_sel.data import stores
 from tfrank_sel.data.writing import field
+from tfrank_sel.refusals import refusal
 from tfrank_sel.version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ max_enqueued_batches { value: 64 }
 pad_variable_length_inputs: false
 """
 WARM_UP = f"{FOLDER}/tf_serving_warmup_requests"
+WARM_UP_REQUESTS = 1000  # at most, in all servers
 _CHUNK = 1 << 24  # bytes
 # The oldest server for exported models, and the operations of TensorFlow 2.20 and 2.21 that it does
 # not have: the difference of `dir(tf.raw_ops)`.
@@ -87,6 +90,27 @@ def _problems(graph: Any) -> Iterator[str]:
                 yield f"{node.op} is newer than TensorFlow {_SERVER}, which servers may run"
             if node.attr["_XlaMustCompile"].b:
                 yield f"{node.name} requires XLA (jit_compile=True)"
+
+
+def checked(
+    endpoint: Callable[..., dict[str, "tf.Tensor"]], taken: Sequence[Any]
+) -> Callable[..., dict[str, "tf.Tensor"]]:
+    """Returns an endpoint whose graph refuses tensors of other shapes than it declares.
+
+    A server does not compare a request with the signature, and some operations end its process.
+
+    Args:
+        endpoint: Function of tensors, and of features by name, which `ModelInputs.check` checks.
+        taken: The `tf.TensorSpec` of each argument.
+    """
+
+    @functools.wraps(endpoint)
+    def call(*arguments: Any) -> dict[str, "tf.Tensor"]:
+        pairs = zip(arguments, taken, strict=False)  # the others have defaults
+        shaped = [x if isinstance(x, dict) else tf.ensure_shape(x, spec.shape) for x, spec in pairs]
+        return endpoint(*shaped)
+
+    return call
 
 
 def write_manifest(
@@ -158,9 +182,18 @@ def write_warm_up(
     Args:
         saved_model: Folder of the SavedModel.
         requests: Name of the signature and inputs of each request.
+
+    Raises:
+        ValueError: If they are more than a server takes.
     """
     with tf.io.TFRecordWriter(str(saved_model / WARM_UP)) as writer:
-        for signature, inputs in requests:
+        for number, (signature, inputs) in enumerate(requests, 1):
+            if number > WARM_UP_REQUESTS:
+                raise refusal(
+                    f"`examples` must make at most {WARM_UP_REQUESTS} warm-up requests, several "
+                    "for each list: servers load no version with more",
+                    "more",
+                )
             writer.write(_prediction_log(signature, inputs))
 
 

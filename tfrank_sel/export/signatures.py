@@ -94,8 +94,9 @@ def export(
 
     Raises:
         FileExistsError: If `path` exists, or another process is exporting to it.
-        ValueError: If `top_k` is not positive, if the scores have the wrong shape, or if a stock
-            server cannot run the model (see `check_servable`).
+        ValueError: If `top_k` is not positive, if the scores have the wrong shape, if `examples`
+            make more than 1000 warm-up requests, or if a stock server cannot run the model (see
+            `check_servable`).
 
     Example:
         >>> model = keras.Sequential([keras.Input([None, 2]), keras.layers.Dense(1)])
@@ -135,12 +136,19 @@ def _signatures(
             "mask": mask,
         }
 
+    def broadcast(mask: tf.Tensor, values: Values) -> tf.Tensor:
+        size, lists = tf.shape(mask), inputs.size(values)
+        rule = f"`{inputs.mask}` must be broadcast to the lists. Received: shapes"
+        fits = tf.reduce_all((size == 1) | (size == lists))
+        with tf.control_dependencies([tf.debugging.Assert(fits, [rule, size, lists])]):
+            return tf.broadcast_to(mask, lists)
+
     def serving_default(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         lists = parse(examples)
         return scored(lists.values, lists.mask)
 
     def predict(values: Values, mask: Any = tf.constant([[True]])) -> dict[str, tf.Tensor]:  # noqa: B008
-        return scored(values, tf.broadcast_to(mask, inputs.size(values)))
+        return scored(values, broadcast(mask, values))
 
     def predict_bytes(features: tf.Tensor) -> dict[str, tf.Tensor]:
         matrix, mask = packed.decode(features, cast(FeatureSpec, inputs.packed))
@@ -148,7 +156,7 @@ def _signatures(
 
     def explain(values: Values, mask: tf.Tensor, pair: tf.Tensor) -> dict[str, tf.Tensor]:
         names, numbers = inputs.explained
-        mask = tf.broadcast_to(mask, inputs.size(values))
+        mask = broadcast(mask, values)
         found = explanation.contributions(scores, values, mask, pair, numbers)
         return {
             "contributions": found.values,
@@ -192,7 +200,8 @@ def _signatures(
 
 def _traced(endpoint: Endpoint, taken: list[Any]) -> Signature:
     """Returns the only trace of a function, with its defaults if it has any."""
-    trace = tf.function(endpoint, autograph=False).get_concrete_function(*taken)
+    checked = saved_model.checked(endpoint, taken)
+    trace = tf.function(checked, autograph=False).get_concrete_function(*taken)
     if all(x.default is x.empty for x in inspect.signature(endpoint).parameters.values()):
         return trace
 

@@ -73,9 +73,10 @@ class Admission:
             most = max(self._receiving, key=lambda x: len(self._receiving[x]))
             oldest = next(iter(self._receiving[most]))
             self._received(most, oldest)
-            self._ended_early.add(oldest)
-            # Its own timeout is the one way into a coroutine that waits for bytes.
-            oldest.reschedule(asyncio.get_running_loop().time())
+            if not oldest.expired():  # as it may in this turn of the loop
+                self._ended_early.add(oldest)
+                # Its own timeout is the one way into a coroutine that waits for bytes.
+                oldest.reschedule(asyncio.get_running_loop().time())
         timeout = asyncio.timeout(limits.send_seconds)
         try:
             async with timeout:

@@ -63,7 +63,7 @@ class Endpoint:
         self._tls = tls
         self._limits = limits
         load: Load = functools.partial(_load, session=session)
-        self._core = ServerCore(models, load=load, **core)
+        self._core = ServerCore(models, load=load, limits=limits, **core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
         self._grace = 0.0

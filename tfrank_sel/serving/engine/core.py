@@ -23,6 +23,7 @@ from tfrank_sel.serving.engine.versions import (
     find,
     unknown_servable,
 )
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Metrics, Observation
 from tfrank_sel.serving.options import Following
 from tfrank_sel.serving.status import Code, ServingError, invalid
@@ -43,6 +44,7 @@ class ServerCore:
         models: The models; names must differ.
         interleaving: Model and versions whose rankings are mixed, or None.
         load: Function that loads a version from its folder and number.
+        limits: Limits on warm-up requests.
         **following: Fields of `Following`.
 
     Raises:
@@ -55,6 +57,7 @@ class ServerCore:
         *,
         interleaving: Interleaving | None = None,
         load: Load = Model,
+        limits: Limits = Limits(),  # noqa: B008
         **following: Any,
     ) -> None:
         self._configs, self._given = list(models), list(models)
@@ -67,7 +70,7 @@ class ServerCore:
         self._retired: list[ModelVersions] = []
         self._following = Following(**following)
         self._interleaving = interleaving
-        self._load = load
+        self._load, self._limits = load, limits
         self._metrics = Metrics()
         if interleaving is not None:
             interleaving.on_lost = functools.partial(self._metrics.lost, interleaving.model)
@@ -160,7 +163,7 @@ class ServerCore:
             for config in configs:
                 old, model = self._models.get(config.name), self._following_of(config)
                 if model is None:
-                    model = ModelVersions(config, self._load, self._metrics)
+                    model = ModelVersions(config, self._load, self._metrics, self._limits)
                     model.poll()  # before it replaces the old one, which answers meanwhile
                 else:
                     model.config = config

@@ -99,7 +99,9 @@ class Interleaving:
         # Unlike `hash`, equal in all processes: each server mixes the lists of a session alike.
         digest = hashlib.blake2b(session.get().encode(), digest_size=8).digest()
         mixed = self._mix(*orders, seed=int.from_bytes(digest))
-        names = [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in mixed]
+        names = [
+            x.decode("utf-8", "backslashreplace") if isinstance(x, bytes) else str(x) for x in mixed
+        ]
         values = {self._values: list(mixed.values())}
         line = json.dumps({"session": session.get(), "items": names} | values)
         with self._lock:
@@ -172,15 +174,15 @@ def _mixed(
     for order in orders:
         if len(set(order)) < len(order):
             raise invalid("`doc_ids` must differ to be interleaved", "one of them twice")
-    places = np.array(interleaving.mix(orders))
-    size = len(places)
+    best = interleaving.mix(orders)
+    size = len(best)
     # Scores of two models have no common scale, so that only the order is answered.
     mixed = {"scores": np.full_like(scores, PADDING_SCORE)}
     if len(first) > 1:
         mixed["doc_ids"] = first[1].copy()
-        mixed["doc_ids"][0, :size] = places
-        places = np.arange(size)
-    mixed["scores"][0, places.astype(int)] = np.arange(size, 0, -1)
+        mixed["doc_ids"][0, :size] = best
+        best = list(range(size))
+    mixed["scores"][0, np.array(best, int)] = np.arange(size, 0, -1)
     return mixed
 
 

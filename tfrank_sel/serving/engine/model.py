@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,8 +18,10 @@ from tensorflow.python.saved_model import loader_impl
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 T = TypeVar("T")
+Declared = tuple[type, int | None, Sequence[tuple[int, int]]]
 
 DEFAULT_SIGNATURE = "serving_default"
+_NODES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[\[.*", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Signature:
         name: Name of the signature.
         definition: Its declaration in the SavedModel.
         feeds: Handle in the session of each input.
-        dtypes: Type of each input.
+        declared: Type, rank, and axes and sizes that each input must have, as far as known.
         fetches: Handle in the session of each output.
         defaults: Values of the inputs that a gRPC request may leave out.
     """
@@ -37,7 +40,7 @@ class Signature:
     name: str
     definition: meta_graph_pb2.SignatureDef
     feeds: Mapping[str, Any]
-    dtypes: Mapping[str, Any]
+    declared: Mapping[str, Declared]
     fetches: Mapping[str, Any]
     defaults: Mapping[str, np.ndarray]
 
@@ -96,8 +99,8 @@ class Model:
 
         Args:
             signature: One of `signatures`.
-            inputs: Every input by name; bytes are in arrays of objects. Types must be those of the
-                signature; the graph checks shapes.
+            inputs: Every input by name, as the signature declares them; bytes are in arrays of
+                objects.
             outputs: Names of the requested outputs.
             timeout: Maximum time of the run in seconds; None for no limit.
 
@@ -119,12 +122,12 @@ class Model:
                 options, feeds, fetches, [], None
             )
         except tf.errors.DataLossError as error:  # of an example that cannot be parsed
-            raise invalid(error.message) from error
+            raise invalid(_line(error.message)) from error
         except tf.errors.OpError as error:
-            raise ServingError(Code(error.error_code), error.message) from error
+            raise ServingError(Code(error.error_code), _line(error.message)) from error
         except UnicodeDecodeError as error:  # a message with bytes of the request
             text = error.object.decode("utf-8", "backslashreplace")
-            raise invalid(text) from error
+            raise invalid(_line(text)) from error
         finally:
             if options is not None:
                 pywrap_tf_session.TF_DeleteBuffer(options)
@@ -152,6 +155,17 @@ def per_model(function: Callable[[Model], T]) -> Callable[[Model], T]:
     return wrapped
 
 
+def _line(message: str) -> str:
+    """The message of an operation, without the names of nodes and functions."""
+    return _NODES.sub("", message).strip()
+
+
+def _declared(info: meta_graph_pb2.TensorInfo) -> Declared:
+    shape = tf.TensorShape(info.tensor_shape)
+    sizes = [(axis, x) for axis, x in enumerate(shape if shape.rank else []) if x is not None]
+    return np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype).type, shape.rank, sizes
+
+
 def _signature(graph: tf.Graph, name: str, definition: meta_graph_pb2.SignatureDef) -> Signature:
     def handles(tensors: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, Any]:
         return {
@@ -163,10 +177,7 @@ def _signature(graph: tf.Graph, name: str, definition: meta_graph_pb2.SignatureD
         name,
         definition,
         handles(definition.inputs),
-        {
-            alias: tf.as_dtype(info.dtype).as_numpy_dtype
-            for alias, info in definition.inputs.items()
-        },
+        {alias: _declared(info) for alias, info in definition.inputs.items()},
         handles(definition.outputs),
         {alias: tf.make_ndarray(value) for alias, value in definition.defaults.items()},
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import tensorflow as tf
 from tensorflow_serving.apis import input_pb2, regression_pb2
 
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, Signature
@@ -26,9 +27,10 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
     """Returns the inputs of a signature: those sent, and the defaults of the others.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if an input is missing or unknown.
+        ServingError: INVALID_ARGUMENT if an input is missing or unknown, or has another type or
+            shape than the signature declares.
     """
-    names = signature.feeds
+    names, declared = signature.feeds, signature.declared
     if len(sent) > len(names) or (len(sent) < len(names) and not signature.defaults):
         raise invalid(
             f"input size does not match signature: {len(sent)}!={len(names)} "
@@ -44,7 +46,24 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
                 f"Signature input alias: {name}(feed name: {feed}) not found in request and no "
                 f"default value provided. Inputs expected to be in the set {_set(names)}.",
             )
+        value, (kind, rank, sizes) = complete[name], declared[name]
+        if value.dtype.type is not kind or (rank is not None and value.ndim != rank):
+            raise _undeclared(signature, name, value)
+        for axis, size in sizes:
+            if value.shape[axis] != size:
+                raise _undeclared(signature, name, value)
     return {name: complete[name] for name in names}
+
+
+def _undeclared(signature: Signature, name: str, value: np.ndarray) -> ServingError:
+    info = signature.definition.inputs[name]
+    declared = tf.TensorShape(info.tensor_shape)
+    shape = "any shape" if declared.rank is None else f"shape {declared}"
+    return invalid(
+        f"Input {name} of signature {signature.name} must be {tf.as_dtype(info.dtype).name} of "
+        f"{shape}",
+        f"{tf.as_dtype(value.dtype).name} of shape {tf.TensorShape(value.shape)}",
+    )
 
 
 def wanted_outputs(signature: Signature, output_filter: Sequence[str]) -> list[str]:
@@ -118,7 +137,8 @@ def regress(
         raise invalid(f"No regression inputs found in SignatureDef: {signature.definition}")
     if "outputs" not in signature.fetches:
         raise invalid(f"No regression outputs found in SignatureDef: {signature.definition}")
-    [values] = model.run(signature, {"inputs": rows}, ["outputs"], timeout)
+    inputs = complete_inputs(signature, {"inputs": rows})
+    [values] = model.run(signature, inputs, ["outputs"], timeout)
     if values.ndim not in (1, 2) or values.shape[1:] not in ((), (1,)):
         raise invalid(
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "

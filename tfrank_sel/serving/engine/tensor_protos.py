@@ -101,7 +101,7 @@ def to_arrays(
         if proto.dtype == DataType.DT_STRING:
             lengths = [len(value) for value in proto.string_val]
             repeated = max(0, size - len(lengths)) * (lengths[-1] if lengths else 0)
-            decoded += sum(lengths) + repeated + size * _STRING_BYTES
+            decoded += sum(lengths) + repeated + size * _STRING_BYTES + len(proto.tensor_content)
         elif proto.dtype in FIELDS:
             decoded += size * np.dtype(FIELDS[proto.dtype][1]).itemsize
         else:
@@ -134,7 +134,13 @@ def to_array(name: str, proto: "tensor_pb2.TensorProto") -> np.ndarray:
         return other
     field, dtype = FIELDS[proto.dtype]
     size = math.prod(shape)
-    if proto.tensor_content and dtype is not np.object_:
+    if proto.tensor_content and dtype is np.object_:
+        try:
+            strings: np.ndarray = tf.io.parse_tensor(proto.SerializeToString(), tf.string).numpy()
+        except tf.errors.InvalidArgumentError as error:
+            raise _unreadable(name) from error
+        return np.asarray(strings, object)
+    if proto.tensor_content:
         if len(proto.tensor_content) != size * np.dtype(dtype).itemsize:
             raise _unreadable(name)
         return np.frombuffer(proto.tensor_content, dtype).reshape(shape)

@@ -21,6 +21,7 @@ from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.warmup import warm_up
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Metrics
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -51,13 +52,19 @@ class VersionStatus:
     message: str = ""
 
 
-def loaded(path: pathlib.Path, version: int, load: Load = Model) -> Model:
+def loaded(
+    path: pathlib.Path,
+    version: int,
+    load: Load = Model,
+    limits: Limits = Limits(),  # noqa: B008
+) -> Model:
     """Loads a version as a server does: checks its files, and answers its warm-up requests.
 
     Args:
         path: Its folder, on this machine.
         version: Its number.
         load: Function that loads it.
+        limits: Limits on warm-up requests.
 
     Raises:
         Exception: Of various types, if the version cannot be served.
@@ -65,7 +72,7 @@ def loaded(path: pathlib.Path, version: int, load: Load = Model) -> Model:
     kept.check(path, KIND)
     model = load(path, version)
     try:
-        warm_up(model, path)
+        warm_up(model, path, limits)
     except Exception:
         model.close()
         raise
@@ -133,13 +140,18 @@ class ModelVersions:
         config: The model to serve.
         load: Function that loads a version from its folder and number.
         metrics: Metrics that count its loads, if any.
+        limits: Limits on warm-up requests.
     """
 
     def __init__(
-        self, config: ModelConfig, load: Load = Model, metrics: Metrics | None = None
+        self,
+        config: ModelConfig,
+        load: Load = Model,
+        metrics: Metrics | None = None,
+        limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         self.config = config
-        self._load_model, self._metrics = load, metrics or Metrics()
+        self._load_model, self._metrics, self._limits = load, metrics or Metrics(), limits
         self._lock = threading.Lock()
         self._polling = threading.Lock()
         self._is_closed = False
@@ -261,7 +273,7 @@ class ModelVersions:
         place = self._places[version]
         self._set(VersionStatus(version, State.LOADING))
         try:
-            handle = _Handle(loaded(path, version, self._load_model))
+            handle = _Handle(loaded(path, version, self._load_model, self._limits))
             self._metrics.loaded(place, failed=False)
         # No error of a broken folder may end the polling, or affect other versions.
         except Exception as error:

@@ -11,24 +11,23 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from tfrank_sel.data.formats import records
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.export.saved_model import WARM_UP, WARM_UP_REQUESTS
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.predict import predict, regress, serialized, signature_of
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
-PATH = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
-
-_MAX_RECORDS = 1000
-_LIMITS = Limits()
+PATH = pathlib.Path(WARM_UP)
 
 
-def warm_up(model: Model, folder: pathlib.Path) -> int:
+def warm_up(model: Model, folder: pathlib.Path, limits: Limits = Limits()) -> int:  # noqa: B008
     """Runs the warm-up requests of a version, so that the first request of a user is not slow.
 
     Args:
         model: The version, loaded.
         folder: Its folder.
+        limits: The limits on each request.
 
     Returns:
         Number of requests; 0 without the file.
@@ -40,7 +39,7 @@ def warm_up(model: Model, folder: pathlib.Path) -> int:
     """
     count = 0
     for log in read(folder / PATH):
-        _run(model, log)
+        _run(model, log, limits)
         count += 1
     return count
 
@@ -56,9 +55,9 @@ def read(path: pathlib.Path) -> Iterator[prediction_log_pb2.PredictionLog]:
         return
     try:
         for count, record in enumerate(records.records(str(path)), 1):
-            if count > _MAX_RECORDS:
+            if count > WARM_UP_REQUESTS:
                 raise invalid(
-                    f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {path}",
+                    f"Number of warmup records exceeds the maximum ({WARM_UP_REQUESTS}) at {path}",
                 )
             yield prediction_log_pb2.PredictionLog.FromString(record)
     except (InputError, message.DecodeError) as error:
@@ -69,16 +68,16 @@ def read(path: pathlib.Path) -> Iterator[prediction_log_pb2.PredictionLog]:
         ) from error
 
 
-def _run(model: Model, log: prediction_log_pb2.PredictionLog) -> None:
+def _run(model: Model, log: prediction_log_pb2.PredictionLog, limits: Limits) -> None:
     kind = log.WhichOneof("log_type")
     if kind == "predict_log":
         request = log.predict_log.request
-        sent = tensor_protos.to_arrays(request.inputs, _LIMITS)
+        sent = tensor_protos.to_arrays(request.inputs, limits)
         signature = signature_of(model, request.model_spec.signature_name)
         predict(model, signature, sent, request.output_filter)
     elif kind == "regress_log":
         request = log.regress_log.request
-        rows = serialized(request.input, _LIMITS)
+        rows = serialized(request.input, limits)
         regress(model, request.model_spec.signature_name, rows)
     else:
         raise ServingError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind or 'none'}")
