@@ -10,19 +10,12 @@ from tfrank_sel.data.arrays import INVALID, mask_of
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.table import ROLES, TEXT, Table, is_invalid, shown
-from tfrank_sel.features import (
-    MISSING_INTEGER,
-    MISSING_NUMBER,
-    Feature,
-    Vector,
-    means_missing,
-    spans,
-)
+from tfrank_sel.features import Feature, Vector, means_missing, spans
 from tfrank_sel.refusals import received
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _INTEGER_RULE = "an integer above -2**63 and below 2**63"
-_ABOVE = f"above {MISSING_NUMBER:g}, which stands for a missing value in requests; leave it empty"
+_ABOVE = "above -3e38, which stands for a missing value in requests; leave it empty"
 _WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}
 
 
@@ -157,9 +150,7 @@ def _is_bad(block: np.ndarray, feature: Feature) -> np.ndarray:
 
 
 def _is_no_integer(text: str) -> bool:
-    if not text:
-        return False
-    return not _INTEGER.fullmatch(text) or abs(int(text)) >= -MISSING_INTEGER
+    return bool(text) and (not _INTEGER.fullmatch(text) or abs(int(text)) >= 2**63)
 
 
 def _wanted(feature: Feature) -> str:

@@ -5,6 +5,7 @@ import enum
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -219,6 +220,9 @@ def execute(
     """
     console = Terminal(soft_wrap=True)
     with _ending(lambda: _tell_interrupted(output)):
+        if re.search(r"[\[\\]", output if stores.is_remote(output) else os.path.abspath(output)):
+            # it reads the variables of a model by a pattern
+            raise InputError(output, "the path must have no `[` and no `\\`, as TensorFlow's paths")
         asked = given.load(output)
         if only and given.file is None and asked.data == Configuration().data:
             reason = received("expected the folder of a run, or --config", "neither")
