@@ -21,8 +21,8 @@ from tfrank_sel.pipelines.configuration import (
     ConfigurationError,
     Override,
     load,
-    replaced,
     reference,
+    replaced,
     text,
 )
 from tfrank_sel.pipelines.configuration.section import option, option_name
