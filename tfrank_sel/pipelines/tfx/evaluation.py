@@ -45,8 +45,8 @@ def Evaluator(  # noqa: N802
     JSON.
 
     `baseline_model` is the champion: the latest blessed model, if there is one. `columns` is the
-    config of the `Columns` of the lists, and `gain` that of the evaluation, as JSON. TFMA evaluates `tf.Example` row by row; here a
-    row is a list.
+    config of the `Columns` of the lists, and `gain` that of the evaluation, as JSON. TFMA evaluates
+    `tf.Example` row by row; here a row is a list.
     """
     layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
     ours, champion = (
