@@ -115,7 +115,7 @@ def test_the_serving_command_shows_the_documents_as_they_are(monkeypatch):
 def _written(folder):
     """Three splits with a feature and a value of a slice of each name."""
     random, files = np.random.default_rng(0), {}
-    for number, (name, lists) in enumerate({"train": 66, "validation": 22, "test": 44}.items()):
+    for number, (name, lists) in enumerate({"train": 66, "validation": 22, "test": 126}.items()):
         queries = np.repeat(np.arange(lists), 5)
         x = random.normal(size=len(queries))
         columns = {
