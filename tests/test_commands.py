@@ -5,11 +5,12 @@ import importlib
 import pathlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 from typer.testing import CliRunner
 
-from tfrank_sel.commandline import Application
+from tfrank_sel.commandline import Application, told
 from tfrank_sel.version import __version__
 
 SETUP = configparser.ConfigParser()
@@ -77,3 +78,17 @@ def test_help_fills_the_lines_of_the_terminal() -> None:
     shown = CliRunner().invoke(app, ["--help"]).stdout
     assert " Rank the items of a query." in shown
     assert " The first paragraph ends here." in shown
+
+
+def test_warnings_are_told_before_the_error_and_no_text_of_either_is_obeyed() -> None:
+    app = Application()
+
+    @app.command()
+    def fail() -> None:
+        with told():
+            warnings.warn("a \x1b[31mcause", UserWarning, stacklevel=2)
+            raise ValueError("a \x1b]0;fault")
+
+    done = CliRunner().invoke(app)
+    assert done.exit_code == 2
+    assert done.stderr == "Warning: a \\u001b[31mcause\na \\u001b]0;fault\n"

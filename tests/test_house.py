@@ -108,6 +108,28 @@ def test_http_has_one_client() -> None:
     assert found == [package / "http_client.py"]
 
 
+# ways to a terminal on which a text of data would be markup, or control it
+BESIDE = re.compile(r"\bConsole\(|rich\.markup|from_markup|\brich\.print|file=sys\.stderr|secho\(")
+# the doors; and what tells only numbers or packages
+MAY_TELL = (
+    "commandline.py",
+    "launch.py",
+    "migration/__main__.py",
+    "models/als/factorizer.py",
+    "models/als/tuning.py",
+)
+
+
+def test_texts_reach_a_terminal_by_one_door() -> None:
+    package = ROOT / "tfrank_sel"
+    found = {
+        str(path.relative_to(package)): [x[0] for x in BESIDE.finditer(path.read_text())]
+        for path in package.rglob("*.py")
+    }
+    assert [x for x, ways in found.items() if ways and x not in MAY_TELL] == ["engines/__main__.py"]
+    assert found["engines/__main__.py"] == ["file=sys.stderr"]  # a bar of numbers
+
+
 # where identifiers, times and numbers of tables are spelt and numbered
 DOOR = ("data/arrays.py", "data/table.py", "data/formats/")
 # what is converted elsewhere, and is no column of a table
@@ -117,6 +139,7 @@ CONVERTED = {
         "clicks/correction.py",
         "clicks/log.py",
         "clicks/models.py",
+        "metrics/trec.py",
         "models/als/blocks.py",
         "models/als/interactions.py",
         "models/recalibrated.py",

@@ -3,15 +3,54 @@
 import contextlib
 import functools
 import inspect
+import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import IO, Annotated, Any, TypeAlias
 
 import typer
 
 from tfrank_sel.refusals import missing
 from tfrank_sel.version import __version__
+
+# what a terminal obeys instead of showing it: control characters, directions, halves of surrogates
+_CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+
+
+def printable(text: object, also: str = "") -> str:
+    """Returns text that a terminal shows, and does not obey: with control characters as escapes.
+
+    Args:
+        text: The text; tabs and line feeds stay.
+        also: Further characters to escape, as in a class of a regular expression.
+
+    Example:
+        >>> print(printable("\x1b[31mred"))
+        \\u001b[31mred
+    """
+    return re.sub(f"[{_CONTROLS}{also}]", lambda x: f"\\u{ord(x[0]):04x}", str(text))
+
+
+def tell(text: object, file: IO[str] | None = None) -> None:
+    """Prints text of data and names, on the standard error output by default."""
+    print(printable(text), file=file or sys.stderr)
+
+
+def shell(*words: object) -> str:
+    """Returns a command whose words a shell takes as they are, in a line.
+
+    Example:
+        >>> print(shell("run", "--output", "my runs/1"))
+        run --output 'my runs/1'
+    """
+
+    def quoted(word: str) -> str:
+        is_plain = printable(word, r"\n") == word
+        return shlex.quote(word) if is_plain else "$'" + printable(word, r"\\'\n") + "'"
+
+    return " ".join(map(quoted, map(str, words)))
 
 
 def _print(is_asked: bool) -> None:
@@ -49,10 +88,10 @@ class Application(typer.Typer):
                 try:
                     function(*args, **kwargs)
                 except ModuleNotFoundError as error:
-                    print(missing(error), file=sys.stderr)
+                    tell(missing(error))
                     raise typer.Exit(2) from error
                 except self._refuses as error:
-                    print(error, file=sys.stderr)
+                    tell(error)
                     raise typer.Exit(2) from error
 
             return super(Application, self).command(name, help=text, **given)(take)
@@ -88,10 +127,12 @@ def grouped(command: Callable[..., None], groups: Mapping[str, Group]) -> Callab
 
 
 @contextlib.contextmanager
-def told(tell: Callable[[str], object] | None = None) -> Iterator[None]:
-    """Tells each warning as one line, on the standard error output by default."""
+def told(pass_on: Callable[[str], object] | None = None) -> Iterator[None]:
+    """Tells each warning as one line, also before an error; on the standard error by default."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UserWarning)
-        yield
-    for message in dict.fromkeys(str(x.message) for x in found):
-        print(f"Warning: {message}", file=sys.stderr) if tell is None else tell(message)
+        try:
+            yield
+        finally:
+            for message in dict.fromkeys(str(x.message) for x in found):
+                tell(f"Warning: {message}") if pass_on is None else pass_on(message)

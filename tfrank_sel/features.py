@@ -6,6 +6,7 @@ A list is two matrices: numbers `[list_size, num_features]`, NaN if missing, and
 """
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -14,9 +15,10 @@ from tfrank_sel.refusals import question, refusal
 
 MEAN, REFUSE = "mean", "refuse"
 LARGEST_ID = 2**24  # float32 holds every integer up to this
-MISSING_INTEGER = -(2**63)  # a missing integer
-MISSING_NUMBER = -3e38  # this and less is missing in a request, as JSON has no NaN
+MISSING_INTEGER = -(2**63)  # a missing integer: see `means_missing`
+MISSING_NUMBER = -3e38  # a missing number
 DAY = 86_400  # seconds
+_PART = re.compile(r"(?<=.)\[(?:[0-9]+|day|second|age|(?:day|week)_(?:sin|cos))\]$", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -356,6 +358,31 @@ def spans(features: Mapping[str, Feature]) -> Iterator[tuple[str, Feature, bool,
         start = ends[is_text]
         ends[is_text] += len(texts or feature.numbers(name))
         yield name, feature, is_text, slice(start, ends[is_text])
+
+
+def means_missing(values: Any) -> Any:
+    """Whether numbers stand for a missing value in a request, as JSON has no NaN: those of float32
+    that are -3e38 or less, and the least integer of 64 bits. No row of a table may have one.
+
+    Args:
+        values: A number, an array or a tensor.
+
+    Example:
+        >>> means_missing(-(2**63)), means_missing(-3.1e38), means_missing(-1e30)
+        (True, True, False)
+    """
+    is_integer = "int" in str(getattr(values, "dtype", type(values)))
+    return values == MISSING_INTEGER if is_integer else values <= MISSING_NUMBER
+
+
+def whole(column: str) -> str:
+    """Returns the feature of a column of a matrix or a network.
+
+    Example:
+        >>> whole("embedding[2]"), whole("at[day_sin]"), whole("ctr[30d]")
+        ('embedding', 'at', 'ctr[30d]')
+    """
+    return _PART.sub("", column)
 
 
 def check(features: Mapping[str, Feature]) -> None:

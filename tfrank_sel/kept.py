@@ -18,6 +18,39 @@ DIGESTS = "digests.json"
 _FORM = 1  # of this file
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 Digests = Mapping[str, tuple[int, str]]  # size and digest of each file, by its name
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
+# stores with credentials of their own, whose keys may have these characters
+_STORE = re.compile(r"(?:s3a?|gc?s|abfss?|az|adl)://", re.IGNORECASE)
+
+
+def address(value: Any) -> Any:
+    """Returns a value with addresses that may be kept and shown: URLs without what may be a secret.
+
+    Those are the user, the query and the fragment; of a URL of S3, GCS or Azure a password. Paths
+    and other texts stay.
+
+    Args:
+        value: A path or URL, or a mapping or list that has some.
+
+    Example:
+        >>> address("https://me:secret@host/train.csv?sig=1"), address(["s3://bucket/a#b"])
+        ('https://host/train.csv', ['s3://bucket/a#b'])
+    """
+    if isinstance(value, Mapping):
+        return {name: address(x) for name, x in value.items()}
+    if isinstance(value, list):
+        return [address(x) for x in value]
+    if not isinstance(value, str) or not (scheme := re.match(_SCHEME, value)):
+        return value
+    if _STORE.match(value):
+        return re.sub(r"//[^/@:]*:[^/]*@", "//", value, count=1)
+    host, slash, path = re.split(r"[?#]", value[scheme.end() :])[0].partition("/")
+    return f"{scheme[0]}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def text_with_addresses(text: str) -> str:
+    """Returns a text, each URL in it as an `address`."""
+    return re.sub(rf"{_SCHEME}[^\s'\"<>]*", lambda x: address(x[0]), text)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 import datetime
 import decimal
+import json
 import math
+import re
 
 import hypothesis
 import numpy as np
@@ -15,10 +17,11 @@ from pyarrow import csv, feather, parquet
 
 from tests.data import sets
 from tfrank_sel import data
-from tfrank_sel.data import InputError, arrays, frames, typed
+from tfrank_sel.data import InputError, arrays, frames, requests, typed
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.features import (
     MISSING_INTEGER,
+    MISSING_NUMBER,
     REFUSE,
     Bool,
     Category,
@@ -331,3 +334,60 @@ def test_named_features_are_the_inverse_of_matrices(rows, is_int):
     for name, expected in batch.items():
         found, wanted = again[name].numpy()[:, :-1], expected.numpy()[:, :-1]
         np.testing.assert_array_equal(found, wanted)
+
+
+CODE = float(np.float32(MISSING_NUMBER))
+EDGES = {
+    "least": -3.4028234663852886e38,
+    "code": CODE,
+    "below the code": float(np.nextafter(np.float32(CODE), np.float32(-np.inf))),
+    "above the code": float(np.nextafter(np.float32(CODE), np.float32(0.0))),
+    "most": 3.4028234663852886e38,
+    "usual": -1e30,
+    "an integer that means nothing": -(2.0**63),
+}
+
+
+@pytest.mark.parametrize("value", EDGES.values(), ids=EDGES)
+def test_a_number_is_the_same_in_each_table_and_request_or_refused(tmp_path, value):
+    types = {"x": Number(), "v": Vector(size=2)}
+    rows = [{"query_id": "q", "relevance": 1.0, "x": 2.0, "v": [value, 1.0]}]
+    rows = [*rows, {"query_id": "q", "relevance": 0.0, "x": value, "v": [0.0, 1.0]}]
+    table = pyarrow.Table.from_pylist(rows)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    items = [{"x": row["x"], "v": row["v"]} for row in rows]
+    doors = {
+        "parquet": lambda: list(data.read(tmp_path / "a.parquet", features=types)),
+        "jsonl": lambda: list(data.read(tmp_path / "a.jsonl", features=types)),
+        "frame": lambda: list(frames.lists(table, label="relevance", features=types)),
+        "request": lambda: [requests.item_list(items, types)],
+    }
+    means_missing = value <= MISSING_NUMBER
+    for door, read in doors.items():
+        if means_missing:
+            with pytest.raises(InputError, match="'v' must be 2 finite numbers above -3e") as error:
+                read()
+            assert re.search(r"(row|item) [01]: ", str(error.value)), door
+            continue
+        [found] = read()
+        np.testing.assert_array_equal(found.features, np.float32([[2, value, 1], [value, 0, 1]]))
+    served = {"x": tf.constant([[2.0, value]]), "v": tf.constant([[[value, 1.0], [0.0, 1.0]]])}
+    matrix = typed.matrices(served, types)["features"].numpy()
+    assert (np.isnan(matrix).sum() == 2) == means_missing
+    required = {"x": Number(missing=REFUSE)}  # which no code stands for
+    [kept] = frames.lists(table, label="relevance", features=required)
+    again = typed.matrices({"x": tf.constant([[2.0, value]])}, required)["features"]
+    np.testing.assert_array_equal(kept.features, again[0])
+
+
+@pytest.mark.parametrize("value", [MISSING_INTEGER, 2**63, -(2**63) - 1])
+def test_an_integer_that_requests_cannot_hold_is_refused(value):
+    types = {"shop": Category(dtype="int64")}
+    frame = {"query_id": ["q"], "relevance": [1], "shop": [str(value)]}
+    for read in (
+        lambda: list(frames.lists(frame, label="relevance", features=types)),
+        lambda: requests.item_list([{"shop": str(value)}], types),
+    ):
+        with pytest.raises(InputError, match=r"'shop' must be an integer above -2\*\*63"):
+            read()

@@ -7,6 +7,7 @@ import json
 import math
 import pathlib
 import re
+import tracemalloc
 from typing import Any
 
 import hypothesis
@@ -370,3 +371,37 @@ def test_numbers_of_judgements_and_runs_are_not_rounded(tmp_path: pathlib.Path) 
         trec.run_of({"q": {"a": 10**400}})
     (tmp_path / "qrels").write_text(f"q 0 a {2**53 + 1}\nq 0 b 2.0\n")
     assert trec.read_qrels(tmp_path / "qrels") == {"q": {"a": 2**53 + 1, "b": 2}}
+
+
+def test_a_query_with_an_empty_slice_is_only_among_all() -> None:
+    qrels = {f"q{i}": {"a": 1, "b": 0} for i in range(6)}
+    runs = {x: {q: {"a": y, "b": 1.5} for q in qrels} for x, y in (("old", 1.0), ("new", 2.0))}
+    slices = {"q0": "web", "q1": "", "q2": None, "q3": math.nan}
+    found = metrics.compare(runs, qrels, [metrics.MRR()], slices=slices, resamples=9)
+    assert {x.slice: x.queries for x in found.differences} == {"all": 6, "web": 1}
+
+
+def test_few_queries_and_few_resamples_have_an_interval() -> None:
+    for queries, resamples, seed in itertools.product((1, 2), (1, 2, 3), range(40)):
+        values = np.arange(1.0, queries + 1.0)[:, None]
+        keys = np.arange(queries, dtype=np.uint64)
+        low, high = significance.resampled(keys, values, seed=seed, resamples=resamples).interval()
+        assert 1.0 <= low[0] <= high[0] <= queries
+
+
+def test_a_million_resamples_take_little_memory() -> None:
+    keys, differences = np.arange(64, dtype=np.uint64), np.linspace(-1.0, 1.2, 64)[:, None]
+    tracemalloc.start()
+    [p] = significance.randomisation_test(keys, differences, 0, 10**6)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**28
+    [of_few] = significance.randomisation_test(keys, differences, 0, 10**4)
+    assert abs(p - of_few) < 0.02
+
+
+def test_a_picture_that_fails_comes_after_the_comparison(files: pathlib.Path) -> None:
+    options = ["--qrels", str(files / "q"), "--resamples", "9", "--picture"]
+    done = invoked(files, "compare", *options, str(files / "none" / "p.png"))
+    assert done.exit_code == 2
+    assert "| ndcg_cut_10 |" in done.stdout

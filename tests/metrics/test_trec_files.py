@@ -1,6 +1,7 @@
 """The command line over TREC files: what it prints, and what it says of wrong files."""
 
 import gzip
+import itertools
 import pathlib
 import runpy
 import sys
@@ -9,6 +10,7 @@ import pytest
 import typer.testing
 
 from tests import refusals
+from tfrank_sel import metrics
 from tfrank_sel.metrics import trec
 from tfrank_sel.metrics.__main__ import app
 
@@ -147,3 +149,24 @@ def test_runs_as_a_module(
         runpy.run_module("tfrank_sel.metrics", run_name="__main__")
     assert not ended.value.code
     assert capsys.readouterr().out.startswith("num_q")
+
+
+LARGEST = 3.4028234663852886e38  # of float32
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_order_of_scores_beyond_float32_counts(dtype: str) -> None:
+    qrels = {"q": {"a": 1, "b": 0, "c": 0, "d": 1, "e": 0}}
+    orders = (
+        [-1.7976931348623157e308, -1e39, -LARGEST, 0.0],
+        [0.0, LARGEST, 1e39, 2e39],
+        [-2e39, -1e39, 1e39, 2e39],
+    )
+    every = [*trec.measures(["map", "recip_rank", "recall.5"]), metrics.NDCG(dtype=dtype)]
+    for scores in orders:
+        for documents in itertools.permutations("abcd", 4):
+            plain = dict(zip(documents, (1.0, 2.0, 3.0, 4.0), strict=True))
+            far = dict(zip(documents, scores, strict=True))
+            assert trec.evaluate(qrels, {"q": far}, every) == trec.evaluate(
+                qrels, {"q": plain}, every
+            )

@@ -22,6 +22,7 @@ from tfrank_sel.pipelines.configuration import (
     Override,
     load,
     reference,
+    replaced,
     text,
 )
 from tfrank_sel.pipelines.configuration.section import option, option_name
@@ -206,3 +207,39 @@ def test_classes_are_made_with_their_arguments():
     assert instantiate.optimizer(own, 10).weight_decay == 0.1
     rate = instantiate.optimizer(Settings(schedule={"class": "CosineDecay"}), 10)._learning_rate
     assert (rate.initial_learning_rate, rate.decay_steps) == (1e-3, 10 * Settings().epochs)
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        (
+            "evaluation.gain=x",
+            "evaluation.gain must be 'exponential' or 'linear', or a valid n",
+        ),
+        ("blessing.champion=3", "blessing.champion must be a valid string, or False"),
+        ("data.split=[1, 2]", "data.split must have at least 3 items"),
+    ],
+)
+def test_an_error_of_a_value_of_several_types_is_one_line_of_its_key(setting, line):
+    with pytest.raises(ConfigurationError) as error:
+        with_set(setting)
+    [told] = str(error.value).splitlines()
+    assert told.startswith(f"--set {setting}: {line}")
+
+
+def test_a_loss_that_is_named_stays_with_a_region():
+    named = "training.loss=[{class='RGCrossLoss'}]", "evaluation.baseline={class='RGCrossLoss'}"
+    kept = with_set("training.region=0.1", *named)
+    for one in (kept, replaced(kept, [Override.parse("training.epochs=3")])):
+        assert one.training.loss == [{"class": "RGCrossLoss"}]
+        assert one.evaluation.baseline == {"class": "RGCrossLoss"}
+    assert replaced(load(), [Override.parse("training.region=0.1")]).training.loss == [
+        {"class": "design"}
+    ]
+
+
+def test_secrets_of_addresses_are_not_in_errors():
+    with pytest.raises(ConfigurationError) as error:
+        with_set("data.query=3", "data.schema=['https://me:SECRET@host/a?sig=SECRET']")
+    assert "https://host/a" in str(error.value)
+    assert "SECRET" not in str(error.value)

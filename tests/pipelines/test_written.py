@@ -203,3 +203,35 @@ def test_data_are_named_or_asked_for(tmp_path, command, sets):
     [line] = result.stderr.splitlines()
     assert "--synthetic" in line
     assert not (tmp_path / "out").exists()
+
+
+def test_a_manifest_has_no_secret_and_another_signature_is_no_change(tmp_path):
+    def made(signature, size=3, files=("d.csv", "e.csv", "d.csv")):
+        urls = [
+            f"https://me:{signature}@host/{x}?part={i}&sig={signature}#{signature}"
+            for i, x in enumerate(files)
+        ]
+        read = {x: manifests.Fingerprint(size, "tag", f"{size}{i}") for i, x in enumerate(urls)}
+        return manifests.Manifest({"data.reference": urls[0], "data.memory": 3}, read, {})
+
+    made("SECRET").write(tmp_path, [], {})
+    assert "SECRET" not in (tmp_path / "manifest.json").read_text()
+    (tmp_path / "ingest").mkdir()
+    made("SECRET").write(tmp_path / "ingest", [], {})
+    written = manifests.Written.read(tmp_path, "ingest")
+    assert len(written.inputs.files) == 3
+    assert written.change(made("OTHER")) == ""
+    assert written.digest == made("OTHER").digest
+    assert written.change(made("OTHER", size=4)) == "https://host/d.csv changed"
+    assert "https://host/f.csv is new" in written.change(made("OTHER", files=("d.csv", "f.csv")))
+
+
+def test_an_error_has_no_secret_of_an_address():
+    url = "https://me:SECRET@host/d.csv?sig=SECRET"
+    reason = f"Received: 403, url='{url}'"
+    for place in (url, f"{url}:3", f"a.csv, {url}"):
+        told = InputError(place, reason)
+        assert "https://host/d.csv" in str(told)
+        assert "SECRET" not in str(told)
+    of_rows = InputError("a.csv", "Received: 'https://shop/item?id=3'")
+    assert str(of_rows) == "a.csv: Received: 'https://shop/item?id=3'"

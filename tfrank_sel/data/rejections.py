@@ -3,9 +3,13 @@
 import dataclasses
 import warnings
 
+from tfrank_sel import kept
+
 
 class InputError(ValueError):
     """Invalid input: the message names the place, the rule and the received value.
+
+    URLs in it are without secrets: see `tfrank_sel.kept.address`.
 
     Args:
         place: Place of the error: a file, or `file:line`.
@@ -21,6 +25,10 @@ class InputError(ValueError):
 
     def __init__(self, place: str, reason: str, *more: str) -> None:
         reason = " ".join(reason.splitlines())  # of other libraries
+        shown = kept.text_with_addresses
+        if shown(place) != place:
+            place, reason = shown(kept.address(place)), shown(reason)
+            more = tuple(map(shown, more))
         super().__init__(place, reason, *more)
         self.place, self.reason, self.more = place, reason, more
 

@@ -202,14 +202,4 @@ def _list(
     items = tables.of_table(("request", np.arange(size)), whole, schema)
     [found] = strict(grouped(rows.checked([items], "item"), schema))
     [item_list] = found
-    _check_integers(item_list, schema)
     return item_list
-
-
-def _check_integers(item_list: ItemList, schema: Schema) -> None:
-    for column, text in enumerate(schema.texts):
-        if text in schema.integers and item_list.texts is not None:
-            for item, value in enumerate(item_list.texts[:, column]):
-                if len(value) > 18 and abs(int(value)) >= 2**63:
-                    expected = f"{schema.integers[text]!r} must be an integer of 64 bits"
-                    raise InputError(f"request, item {item}", received(expected, value))

@@ -90,7 +90,8 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
     except (InputError, FileExistsError):
         raise
     except FileNotFoundError as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
+        name = kept.address(url)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
     except PermissionError as error:
         raise InputError(url, received("the store must grant access", error)) from error
     except NotImplementedError as error:

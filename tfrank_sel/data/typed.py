@@ -12,13 +12,13 @@ from tfrank_sel.data.spec import ListFeatures, input_names
 from tfrank_sel.features import (
     DAY,
     MISSING_INTEGER,
-    MISSING_NUMBER,
     Category,
     Feature,
     Hash,
     Set,
     Timestamp,
     Vector,
+    means_missing,
     spans,
 )
 
@@ -115,19 +115,19 @@ def matrices(
         if isinstance(feature, Category | Hash):
             value = value if isinstance(feature, Set) else value[..., tf.newaxis]
             if value.dtype == tf.int64:
-                value = tf.where(value == MISSING_INTEGER, "", tf.strings.as_string(value))
+                value = tf.where(means_missing(value), "", tf.strings.as_string(value))
             texts.append(value)
             continue
         value = value if isinstance(feature, Vector) else value[..., tf.newaxis]
         if isinstance(feature, Timestamp):
             parts = tf.concat([value // DAY, value % DAY], axis=-1)
-            value = tf.where(value == MISSING_INTEGER, float("nan"), tf.cast(parts, tf.float32))
+            value = tf.where(means_missing(value), float("nan"), tf.cast(parts, tf.float32))
         numbers.append(_checked(name, feature, value))
         may_be_missing += [feature.may_be_missing] * len(feature.numbers(name))
     nothing = tf.zeros(tf.concat([tf.shape(values[item])[:2], [0]], axis=0))
     matrix = tf.concat(numbers or [nothing], axis=-1)
     # once for all: an operation for each of 136 features would take longer than its values
-    is_missing = (matrix <= MISSING_NUMBER) & tf.constant(may_be_missing, tf.bool)
+    is_missing = means_missing(matrix) & tf.constant(may_be_missing, tf.bool)
     batch = {"features": tf.where(is_missing, float("nan"), matrix)}
     return {**batch, "texts": tf.concat(texts, axis=-1)} if texts else batch
 

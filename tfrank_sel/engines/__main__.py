@@ -15,7 +15,7 @@ with needed("tfrank-sel-engine", "engine"):
     from pyarrow import parquet
 
 from tfrank_sel import kept
-from tfrank_sel.commandline import Application, Version, told
+from tfrank_sel.commandline import Application, Version, tell, told
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.table import tell_partners
@@ -224,7 +224,7 @@ def push(
         body: Any = json.loads(file.read_text(encoding="utf-8"))
     if pushed := index.push(str(file), body, name, features):
         print(json.dumps(index.rescore(pushed, "red shoes", 100), indent=2))
-    print(f"added {pushed or features} to {index.base}", file=sys.stderr)
+    tell(f"added {pushed or features} to {index.base}")
 
 
 @app.command()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from rich.console import Console
 
 from tfrank_sel import export as exports, losses, models
 from tfrank_sel.data.cache import Cache
@@ -26,6 +25,7 @@ from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
 from tfrank_sel.pipelines.run.results import Run
 from tfrank_sel.refusals import refusal
+from tfrank_sel.terminal import Terminal
 from tfrank_sel.training import trees
 
 METRIC = "NDCG@10"
@@ -53,7 +53,7 @@ def export(
         tfrank_sel.data.InputError: If the folder is not such a run.
         ValueError: If a feature is no number of its own, or there is no file for this version.
     """
-    run = Run(Job(load(folder / folders.CONFIGURATION), None, folder), Progress(Console()))
+    run = Run(Job(load(folder / folders.CONFIGURATION), None, folder), Progress(Terminal()))
     if engine == "vespa":
         exports.onnx(run.trained["ours"].model, output)
         return

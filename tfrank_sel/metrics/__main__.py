@@ -142,12 +142,12 @@ def compare(
         resamples=resamples,
         seed=seed,
     )
-    if picture:
-        _draw(compared, picture)
     if form is Form.MARKDOWN:
         print(compared.markdown() + _most_different(compared, show))
     else:
         print(compared.json(show))
+    if picture:
+        _draw(compared, picture)
 
 
 @app.command()

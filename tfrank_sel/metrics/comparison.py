@@ -178,7 +178,7 @@ class Comparison:
             axes.plot([difference.low, difference.high], [y, y], color="tab:blue")
             axes.plot(difference.difference, y, "o", color="tab:blue")
         axes.axvline(0.0, color="black", linewidth=0.8)
-        axes.set_yticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names, parse_math=False)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlabel("difference of means, 95 % interval")
 
@@ -281,12 +281,12 @@ def compare(
 def _slice_of(slices: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(slices, Mapping):
         raise refusal("`slices` must map queries to slices", type(slices).__name__)
-    texts = ((query, value, arrays.text(value)) for query, value in slices.items())
     found = {
-        table.identifier("`slices`", "query_id", query): text
-        and table.identifier("`slices`", "slice", value)
-        for query, value, text in texts
-        if text is not None
+        table.identifier("`slices`", "query_id", query): table.identifier(
+            "`slices`", "slice", value
+        )
+        for query, value in slices.items()
+        if arrays.text(value)  # others are only among all
     }
     if ALL in found.values():
         raise refusal(

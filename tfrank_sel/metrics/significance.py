@@ -23,7 +23,7 @@ RESAMPLES = 2000
 CONFIDENCE = 0.95
 
 _DRAWN = 2**17  # weights drawn at once: these fit into a cache
-_CHUNK = 1024  # queries with signs at once
+_CHUNK, _SIGNS = 1024, 2**24  # queries with signs at once, and their signs
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64
 _MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 # P(count <= 0), P(count <= 1), ... of a Poisson count: the number of these up to u is a draw
@@ -56,9 +56,11 @@ class Resampled:
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95 % percentile interval of the mean of each value, `[values]` each."""
-        # a resample without a query has no mean
+        # a resample without a query has no mean; if none has one, only that of all is known
         drawn = self.weights > 0.0
-        means = self.weighted[drawn] / self.weights[drawn, None]
+        means = (
+            self.weighted[drawn] / self.weights[drawn, None] if drawn.any() else self.mean()[None]
+        )
         tail = 50.0 * (1.0 - CONFIDENCE)
         low, high = np.percentile(means, [tail, 100.0 - tail], axis=0)
         return low, high
@@ -197,10 +199,11 @@ def randomisation_test(keys: NDArray[np.uint64], differences: Array, seed: int, 
         The p value of each column, `[values]`.
     """
     positive = np.zeros([n, differences.shape[1]])
-    for start in range(0, len(keys), _CHUNK):
-        words = random_bits(keys[start : start + _CHUNK], seed, -(-n // 64))
+    chunk = min(_CHUNK, max(_SIGNS // n, 1))
+    for start in range(0, len(keys), chunk):
+        words = random_bits(keys[start : start + chunk], seed, -(-n // 64))
         bits = np.unpackbits(words.view(np.uint8), axis=1)[:, :n]
-        positive += bits.T.astype(np.float64) @ differences[start : start + _CHUNK]
+        positive += bits.T.astype(np.float64) @ differences[start : start + chunk]
     observed = differences.sum(axis=0)
     slack = 1e-12 * np.abs(differences).sum(axis=0)  # rounding must not separate equal sums
     # the sum with signs is that of the positive ones less that of the others

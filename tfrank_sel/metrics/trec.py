@@ -292,7 +292,7 @@ def _padded(
     """Labels and scores of documents by ascending identifier, `[queries, documents]`.
 
     A document that was not retrieved has score -inf. A negative relevance means no judgement.
-    Padding has label NaN.
+    Padding has label NaN. Scores are those of float32; in a list with one beyond its range, ranks.
     """
     found_labels, found_scores, sizes = list[float](), list[float](), list[int]()
     for query in queries:
@@ -308,8 +308,14 @@ def _padded(
     is_document = np.arange(width) < np.array(sizes)[:, np.newaxis]
     labels, scores = np.full([2, *is_document.shape], math.nan)
     labels[is_document] = np.maximum(number_array("qrels", found_labels), 0.0)
-    scores[is_document] = number_array("run", found_scores).astype(np.float32)
-    return labels, scores
+    scores[is_document] = number_array("run", found_scores)
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32).astype(np.float64)
+    for i in np.flatnonzero(np.any(np.isinf(rounded) & np.isfinite(scores), axis=1)):
+        own = np.isfinite(scores[i])
+        distinct = np.where(np.isinf(rounded[i]), scores[i], rounded[i])[own]
+        rounded[i, own] = np.unique(distinct, return_inverse=True)[1]
+    return labels, rounded
 
 
 def run_of(source: Any) -> Run:

@@ -13,11 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import rich.console
 import rich.table
 import typer
 
-from tfrank_sel.commandline import Application, Version
+from tfrank_sel.commandline import Application, Version, tell
 from tfrank_sel.data import stores
 from tfrank_sel.launch import quiet
 from tfrank_sel.refusals import received, refusal
@@ -25,6 +24,7 @@ from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.options import Following, with_options
 from tfrank_sel.serving.output import unhindered
 from tfrank_sel.serving.status import ServingError
+from tfrank_sel.terminal import Terminal
 
 if TYPE_CHECKING:
     from tfrank_sel.export.releases import Releases
@@ -165,10 +165,10 @@ def check(
 
         faults = list(faults_of(folder, root))
     for fault in faults:
-        print(fault, file=sys.stderr)
+        tell(fault)
     if faults:
         raise typer.Exit(2)
-    print(f"{folder} has no faults")
+    tell(f"{folder} has no faults", sys.stdout)
 
 
 @app.command()
@@ -188,7 +188,7 @@ def deployment(
         from tfrank_sel.serving.deployment.model_config import located
 
         write(output, model_name, located(saved_model_base), copy_models=copy_models)
-    print(f"{output} holds the deployment of {model_name}")
+    tell(f"{output} holds the deployment of {model_name}", sys.stdout)
 
 
 @app.command()
@@ -205,7 +205,7 @@ def publish(
 ) -> None:
     """Publish a SavedModel as a version that servers of the folder load."""
     place = _releases(folder, model_name).publish(saved_model, version, canary=canary)
-    print(f"{place} is {'the canary' if canary else 'served'}")
+    tell(f"{place} is {'the canary' if canary else 'served'}", sys.stdout)
 
 
 @app.command()
@@ -288,7 +288,7 @@ def rank(
         document = documents[int(item.doc_id)] if documents else item.doc_id
         others = [str(values[int(item.doc_id)]) for values in shown.values()]
         table.add_row(str(item.rank), str(document), f"{item.score:.6g}", *others)
-    rich.console.Console(highlight=False).print(table)
+    Terminal().print(table)
 
 
 def _interleaved(option: str, models: Sequence[str]) -> tuple[str, list[int]]:

@@ -20,7 +20,6 @@ from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.data.table import Table
 from tfrank_sel.features import (
-    MISSING_INTEGER,
     REFUSE,
     Bool,
     Feature,
@@ -28,6 +27,7 @@ from tfrank_sel.features import (
     Set,
     Timestamp,
     Vector,
+    means_missing,
 )
 from tfrank_sel.refusals import received
 from tfrank_sel.spelling import spelled
@@ -174,7 +174,7 @@ def text(value: bytes | int | float) -> str:
     """A value as text; empty if it is missing."""
     if isinstance(value, bytes):
         return value.decode()
-    if value == MISSING_INTEGER or value != value:
+    if means_missing(value) or value != value:
         return ""
     return arrays.text(np.float32(value) if isinstance(value, float) else value) or ""
 
@@ -376,7 +376,7 @@ def _rows(
 
     def stored(name: str, row: int) -> Any:
         value = of_items(name)[row].tolist()
-        return None if value == MISSING_INTEGER else value
+        return None if isinstance(value, int) and means_missing(value) else value
 
     ids = {"query": queries, "item": _texts(of_items(schema.columns.doc_id))[:, 0]}
     return rows.table_of(place, schema, measures, (features, matrix), ids, {}, stored)
@@ -440,7 +440,7 @@ def _numbers(values: np.ndarray, feature: Feature) -> np.ndarray:
 
 def _floats(values: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
     if values.dtype == np.int64:
-        return np.where(values == MISSING_INTEGER, np.nan, values).astype(dtype)
+        return np.where(means_missing(values), np.nan, values).astype(dtype)
     return np.asarray(values, dtype)
 
 

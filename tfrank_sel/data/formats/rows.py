@@ -10,10 +10,12 @@ from tfrank_sel.data.arrays import INVALID, mask_of
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.table import ROLES, TEXT, Table, is_invalid, shown
-from tfrank_sel.features import Feature, Vector, spans
+from tfrank_sel.features import Feature, Vector, means_missing, spans
 from tfrank_sel.refusals import received
 
 _INTEGER = re.compile(r"-?[0-9]+")
+_INTEGER_RULE = "an integer above -2**63 and below 2**63"
+_ABOVE = "above -3e38, which stands for a missing value in requests; leave it empty"
 _WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}
 
 
@@ -118,10 +120,13 @@ def faults(
         add(name, rule, ~(np.isfinite(measures[role]) & accepts(measures[role])))
     if (product := weights(measures)) is not None:
         add(name, "such that the weight of the item is finite", ~np.isfinite(product))
-    if not np.isfinite(features).all():
+    if not np.isfinite(features).all() or means_missing(features).any():
         for name, feature, is_text, columns in spans(schema.features):
             if not is_text:
-                add(name, _wanted(feature), _is_bad(features[:, columns], feature))
+                block, rule = features[:, columns], _wanted(feature)
+                add(name, rule, _is_bad(block, feature))
+                if feature.may_be_missing:
+                    add(name, f"{rule} {_ABOVE}", means_missing(block).any(axis=1))
     blocks = dict(ids or {})
     if texts is not None:
         for name, _, is_text, columns in spans(schema.features):
@@ -131,7 +136,7 @@ def faults(
         is_integer = getattr(schema.features.get(name), "dtype", "string") == "int64"
         if not is_integer and INVALID not in "".join(block.ravel().tolist()):
             continue
-        rule, is_bad = ("an integer", _is_no_integer) if is_integer else (TEXT, is_invalid)
+        rule, is_bad = (_INTEGER_RULE, _is_no_integer) if is_integer else (TEXT, is_invalid)
         found_bad = mask_of(block, is_bad).reshape(len(block), block.size // max(len(block), 1))
         add(name, rule, np.any(found_bad, axis=1))
     return reasons
@@ -145,7 +150,7 @@ def _is_bad(block: np.ndarray, feature: Feature) -> np.ndarray:
 
 
 def _is_no_integer(text: str) -> bool:
-    return bool(text) and not _INTEGER.fullmatch(text)
+    return bool(text) and (not _INTEGER.fullmatch(text) or abs(int(text)) >= 2**63)
 
 
 def _wanted(feature: Feature) -> str:

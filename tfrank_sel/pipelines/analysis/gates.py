@@ -6,7 +6,8 @@ Nothing here imports TensorFlow.
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfrank_sel.pipelines.configuration.data import FAIL, OFF, WARN, Gates, whole
+from tfrank_sel.features import whole
+from tfrank_sel.pipelines.configuration.data import FAIL, OFF, WARN, Gates
 
 NUMBERS, TEXTS = "numbers", "texts"
 WARN_ALL = Gates()  # the default

@@ -13,11 +13,12 @@ from tfrank_sel import data
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Schema, tables
 from tfrank_sel.data.lists import Lists
+from tfrank_sel.features import whole
 from tfrank_sel.models.preparation import column_names, columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
-from tfrank_sel.pipelines.configuration.data import Gates, whole
+from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.console import Activity, Progress
 from tfrank_sel.pipelines.files import folders

@@ -14,7 +14,7 @@ from tfrank_sel import commandline
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, Override, load
-from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind, option_name
+from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind, option_name, split
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.refusals import received
 
@@ -132,16 +132,6 @@ def configured(*options: Option) -> Callable[[Command], Command]:
     return lambda command: commandline.grouped(command, {"given": (parameters, given)})
 
 
-def names(text: str) -> list[str]:
-    """Splits comma-separated names.
-
-    Example:
-        >>> names("price, clicks")
-        ['price', 'clicks']
-    """
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
 def _numbers(text: str) -> list[float] | str:
     try:
         return [float(word) for word in text.split(",")]
@@ -154,7 +144,7 @@ def _type(field: FieldInfo) -> tuple[Any, Callable[[Any], Any]]:
     origin, parts = typing.get_origin(field.annotation), typing.get_args(field.annotation)
     kinds = [getattr(x, "__origin__", x) for x in (field.annotation, *parts)]
     if origin is list and not is_kind(field, REPEATED):
-        return str, _numbers if float in kinds else names
+        return str, _numbers if float in kinds else split
     plain = next((x for x in (bool, int, float) if x in kinds), str)
     return list[str] if origin is list else plain, _as_it_is
 

@@ -5,15 +5,14 @@ import enum
 import json
 import logging
 import os
-import sys
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
-from rich.console import Console
 
-from tfrank_sel.commandline import Application
+from tfrank_sel.commandline import Application, shell, tell
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.launch import quiet
@@ -30,6 +29,7 @@ from tfrank_sel.pipelines.commands.options import (
     keys,
 )
 from tfrank_sel.pipelines.configuration import Configuration, text
+from tfrank_sel.pipelines.configuration.section import split
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror
@@ -37,9 +37,12 @@ from tfrank_sel.pipelines.ingestion.inputs import Job, proposed, resolve
 from tfrank_sel.pipelines.run import execution
 from tfrank_sel.pipelines.run.steps import STEPS, RunStep
 from tfrank_sel.refusals import received
+from tfrank_sel.terminal import Terminal
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.tuning import Study
+
+PIPELINES, SERVING = "tfrank-sel-pipelines", "tfrank-sel-serving"
 
 app = Application(*REFUSES)
 
@@ -53,7 +56,7 @@ Step = enum.StrEnum("Step", {name: name for name in STEPS})  # type: ignore[misc
 
 
 def _features(text: str) -> dict[str, Any]:
-    return {name: {"type": "number", "missing": "refuse"} for name in options.names(text)}
+    return {name: {"type": "number", "missing": "refuse"} for name in split(text)}
 
 
 def _trees(is_ensemble: bool) -> str | bool:
@@ -152,10 +155,10 @@ def tune(
     """
 
     def interrupted() -> None:
-        print("interrupted; finished trials and epochs are kept", file=sys.stderr)
-        print(f"continue with: tfrank-sel-pipelines tune --output {output}", file=sys.stderr)
+        tell("interrupted; finished trials and epochs are kept")
+        tell(f"continue with: {shell(PIPELINES, 'tune', '--output', output)}")
 
-    console = Console(soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     with _ending(interrupted):
         configuration, _, _ = resolve(given.load(output))
         # Imported late, so that help and errors do not wait for TensorFlow.
@@ -171,16 +174,18 @@ def tune(
     _tell_best(study, console)
 
 
-def _tell_best(study: "Study", console: Console) -> None:
+def _tell_best(study: "Study", console: Terminal) -> None:
     """Prints the best trial, and the command to train it."""
     best = study.best
     if best is None:
-        console.print("no trial is complete", highlight=False)
+        console.print("no trial is complete")
         return
-    console.print(f"best: NDCG@10 {best.value:.4f} of trial {best.number}", highlight=False)
+    console.print(f"best: NDCG@10 {best.value:.4f} of trial {best.number}")
     console.print("Next:", style="bold")
-    print(f"optuna-dashboard sqlite:///{study.output / 'study.db'}")
-    print(f"tfrank-sel-pipelines run --config {study.output / 'best.toml'} --output RUN")
+    console.print(shell("optuna-dashboard", f"sqlite:///{study.output / 'study.db'}"))
+    console.print(
+        shell(PIPELINES, "run", "--config", study.output / "best.toml", "--output", "RUN")
+    )
 
 
 @contextlib.contextmanager
@@ -189,7 +194,7 @@ def _ending(interrupted: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     except GateError as error:
-        print(f"{error}\nnothing is trained", file=sys.stderr)
+        tell(f"{error}\nnothing is trained")
         raise typer.Exit(3) from error
     except KeyboardInterrupt as error:
         interrupted()
@@ -213,8 +218,11 @@ def execute(
         force: The first step to run again.
         is_dry: Whether to check the configuration and print the steps only.
     """
-    console = Console(soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     with _ending(lambda: _tell_interrupted(output)):
+        if re.search(r"[\[\\]", output if stores.is_remote(output) else os.path.abspath(output)):
+            # it reads the variables of a model by a pattern
+            raise InputError(output, "the path must have no `[` and no `\\`, as TensorFlow's paths")
         asked = given.load(output)
         if only and given.file is None and asked.data == Configuration().data:
             reason = received("expected the folder of a run, or --config", "neither")
@@ -224,10 +232,10 @@ def execute(
             return
         job = Job.of(asked, output)
         for name, reason in job.left_out.items():
-            console.print(f"omitted column {name!r}: {reason}", highlight=False)
+            console.print(f"omitted column {name!r}: {reason}")
         if asked.model.trees != job.configuration.model.trees and asked.training.takes_trees:
             no_trees = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
-            console.print(no_trees, highlight=False, markup=False)
+            console.print(no_trees)
         if is_dry:
             _tell_plan(job, force, console)
             return
@@ -237,58 +245,59 @@ def execute(
 
             judged = verdict.Verdict.of(result)
             steps = judged.next
-            console.print(judged.headline, style="bold", highlight=False, markup=False)
+            console.print(judged.headline, style="bold")
             if judged.losses:
-                console.print(judged.losses, style="red", highlight=False, markup=False)
+                console.print(judged.losses, style="red")
             for table in tables.tables(result):
                 console.print(table)
     if only in (None, "push"):
         _tell_pushed(job.path, steps, console)
 
 
-def _tell_plan(job: Job, force: str | None, console: Console) -> None:
+def _tell_plan(job: Job, force: str | None, console: Terminal) -> None:
     """Prints the features and the steps of a run, after checks of the configuration."""
     plan = execution.check(job, force)
     for name, feature in job.configuration.features.items():
-        console.print(f"feature {name!r}: {feature}", highlight=False)
+        console.print(f"feature {name!r}: {feature}")
     for name, step in plan.steps.items():
         verb = "run " if step.reason else "keep"
-        console.print(f"{verb} {name:10} {step.reason}", highlight=False)
+        console.print(f"{verb} {name:10} {step.reason}")
     print("dry run: nothing is written")
 
 
-def _tell_pushed(output: Path, steps: Sequence[str], console: Console) -> None:
+def _tell_pushed(output: Path, steps: Sequence[str], console: Terminal) -> None:
     """Prints where the model is, or why it is not published, and what to do next."""
     pushed = json.loads((output / "push" / "pushed.json").read_text(encoding="utf-8"))
     if not pushed["blessed"]:
         for reason in pushed["reasons"]:
-            print(f"not blessed: {reason}", file=sys.stderr)
+            tell(f"not blessed: {reason}")
         where = output / "push" / "blessing.json"
-        print(f"nothing is published; see {where}", file=sys.stderr)
+        tell(f"nothing is published; see {where}")
         if steps:
             _tell_next(steps, console)
         raise typer.Exit(3)
     damage = stores.difference(pushed["saved_model"], output / "export" / "saved_model")
     if damage is not None:
         again = "`run --from push` publishes the model again"
-        print(f"{damage} was removed or changed: {again}", file=sys.stderr)
+        tell(f"{damage} was removed or changed: {again}")
         raise typer.Exit(3)
     _tell_next(steps, console)
     base, _, _ = pushed["saved_model"].rpartition("/")
     request = output / "export" / folders.REQUEST
     [one_query] = {*request.parent.glob("one_query.*")} - {request}
-    print(f"tfrank-sel-serving serve --model-base-path {base}")
+    console.print(shell(SERVING, "serve", "--model-base-path", base))
     model = Path(base).name
-    name = "" if model == "ranker" else f" --model-name {model}"
-    print(f"tfrank-sel-serving rank --file {one_query}{name}")
+    name = [] if model == "ranker" else ["--model-name", model]
+    console.print(shell(SERVING, "rank", "--file", one_query, *name))
     if request.exists():  # absent from older runs
-        print(f"curl -d @{request} http://localhost:8501/v1/models/{model}:predict")
+        predict = f"http://localhost:8501/v1/models/{model}:predict"
+        console.print(shell("curl", "-d", f"@{request}", predict))
 
 
-def _tell_next(steps: Sequence[str], console: Console) -> None:
+def _tell_next(steps: Sequence[str], console: Terminal) -> None:
     console.print("Next:", style="bold")
     for step in steps:
-        console.print(step, highlight=False, markup=False)
+        console.print(step)
 
 
 def _tell_interrupted(output: str) -> None:
@@ -297,6 +306,6 @@ def _tell_interrupted(output: str) -> None:
     kept = [step for step in STEPS if (folder / step).is_dir()]
     if (folder / ".train.partial").is_dir():
         kept.append("the epochs of the training")
-    print(f"interrupted; kept: {', '.join(kept) or 'nothing'}", file=sys.stderr)
+    tell(f"interrupted; kept: {', '.join(kept) or 'nothing'}")
     if kept:
-        print(f"continue with: tfrank-sel-pipelines run --output {output}", file=sys.stderr)
+        tell(f"continue with: {shell(PIPELINES, 'run', '--output', output)}")

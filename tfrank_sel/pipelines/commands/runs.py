@@ -2,19 +2,20 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
-from tfrank_sel.commandline import Application
+from tfrank_sel.commandline import Application, tell
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.commands.options import REFUSES
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import mirrors
 from tfrank_sel.pipelines.run import registry
+from tfrank_sel.terminal import Terminal
 
 app = Application(*REFUSES, no_args_is_help=True, help="List and compare runs.")
 
@@ -46,7 +47,7 @@ def list_runs(
             *_metric(run),
             _published(run),
         )
-    Console().print(table if summaries else f"no run in {folder}")
+    Terminal().print(table if summaries else f"no run in {folder}")
 
 
 def _published(run: registry.RunSummary) -> str:
@@ -72,7 +73,7 @@ def compare(
     ] = None,
 ) -> None:
     """Compare the exported models of two runs on the same lists, their settings and training."""
-    console = Console()
+    console = Terminal()
     # Imported late, so that help and errors do not wait for TensorFlow.
     with quiet():
         from tfrank_sel.pipelines.reporting import tables
@@ -97,4 +98,4 @@ def compare(
         console.print(table)
     if html is not None:
         comparison.write(compared, html)
-        print(html.absolute())
+        tell(html.absolute(), sys.stdout)

@@ -4,7 +4,6 @@ import os
 from typing import Annotated, Literal, TypeAlias
 
 import typer
-from rich.console import Console
 
 from tfrank_sel.commandline import Application
 from tfrank_sel.data import stores
@@ -17,6 +16,7 @@ from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.refusals import received
+from tfrank_sel.terminal import Terminal
 
 app = Application(*REFUSES)
 
@@ -77,7 +77,7 @@ def evaluate(
         from tfrank_sel.pipelines import runners, scoring
         from tfrank_sel.pipelines.reporting import tables
 
-    console, named = Console(), configuration.data
+    console, named = Terminal(), configuration.data
     models = [model, *([] if against is None else [against])]
     evaluation = scoring.judge(
         model,
@@ -123,7 +123,7 @@ def score(
         model,
         scoring.inputs([model], data, configuration.data, doc_id=doc_id),
         output,
-        Progress(Console()),
+        Progress(Terminal()),
         format=output_format,
         lists_per_file=lists_per_file,
         explain=explain,

@@ -9,6 +9,7 @@ from tfrank_sel.arguments import Count, Natural, Positive, Share
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.models import OF_SESSIONS
 from tfrank_sel.clicks.propensities import Method, Unconnected
+from tfrank_sel.features import whole
 from tfrank_sel.pipelines.configuration.section import (
     Names,
     Path,
@@ -291,11 +292,6 @@ class Gates(Section):
             next(gate.action for gate in gates if gate.action is not None),
             next((gate.threshold for gate in gates if gate.threshold is not None), None),
         )
-
-
-def whole(column: str) -> str:
-    """Returns the feature of a column, such as `embedding` of `embedding[2]`."""
-    return column.rpartition("[")[0] or column
 
 
 class Beam(Section):

@@ -6,6 +6,8 @@ import os
 import re
 import textwrap
 import tomllib
+import types
+import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,7 @@ from tomlkit.items import Item
 
 from tfrank_sel.data import stores
 from tfrank_sel.pipelines.configuration.section import ConfigurationError, Section, fields, no_key
-from tfrank_sel.pipelines.configuration.sections import Configuration, place
+from tfrank_sel.pipelines.configuration.sections import OF_SCORES, Configuration, place
 from tfrank_sel.refusals import received
 
 WIDTH = 88  # maximum width of a line; longer lists are split into several lines
@@ -70,6 +72,17 @@ class Override:
         return path
 
 
+def assigned(key: str, text: str) -> str:
+    """Returns `key=value` of a text as `--set` takes it: in quotes if it would be another value.
+
+    Example:
+        >>> assigned("data.query", "my query"), assigned("data.query", "7")
+        ('data.query=my query', 'data.query="7"')
+    """
+    plain = f"{key}={text}"
+    return plain if Override.parse(plain).value == text else f"{key}={_item(text).as_string()}"
+
+
 def load(
     path: str | os.PathLike[str] | None = None, overrides: Iterable[Override] = ()
 ) -> Configuration:
@@ -90,10 +103,12 @@ def load(
         [{'class': 'LambdaLoss'}]
     """
     values: dict[str, Any] = Configuration().model_dump(by_alias=True, exclude_none=True)
-    for section, value in ({} if path is None else _read(path)).items():
+    read = {} if path is None else _read(path)
+    for section, value in read.items():
         tables = isinstance(values.get(section), dict) and isinstance(value, dict)
         values[section] = {**values[section], **value} if tables else value
-    return _replaced(values, overrides, "" if path is None else os.fspath(path))
+    unset = {x for x in OF_SCORES if x[1] not in read.get(x[0], ())}
+    return _replaced(values, overrides, "" if path is None else os.fspath(path), unset)
 
 
 def replaced(configuration: Configuration, overrides: Iterable[Override]) -> Configuration:
@@ -107,14 +122,24 @@ def replaced(configuration: Configuration, overrides: Iterable[Override]) -> Con
         ConfigurationError: If a key or value is invalid.
     """
     values = configuration.model_dump(by_alias=True, exclude_none=True)
-    return _replaced(values, overrides, "")
+    has_region = configuration.training.region is not None
+    default = {} if has_region else Configuration().model_dump(by_alias=True)
+    unset = {(x, y) for x, y in OF_SCORES if default and default[x][y] == values[x][y]}
+    return _replaced(values, overrides, "", unset)
 
 
-def _replaced(values: dict[str, Any], overrides: Iterable[Override], file: str) -> Configuration:
+def _replaced(
+    values: dict[str, Any], overrides: Iterable[Override], file: str, unset: set[tuple[str, str]]
+) -> Configuration:
+    """Replaces values; keys without a value may have another default, by the values of others."""
     origins: dict[str, str] = {}
     for override in overrides:
         _set(values, override.path, override.value)
+        unset.difference_update([(*override.path[:2],)])
         origins[".".join(override.path)] = override.origin
+    for section, name in unset:
+        if isinstance(values[section], dict):
+            values[section].pop(name)
     return _checked(values, file, origins)
 
 
@@ -143,9 +168,24 @@ def _checked(values: Mapping[str, Any], file: str, origins: Mapping[str, str]) -
     try:
         return Configuration.model_validate(values).come_from(file, origins)
     except pydantic.ValidationError as error:
-        first, *others = (_error(x, file, origins) for x in error.errors(include_url=False))
+        first, *others = (_error(x, file, origins) for x in _alone(error))
         first.more = others
         raise first from error
+
+
+def _alone(error: pydantic.ValidationError) -> list[Any]:
+    """The errors; those of the members of a union, each at its own place, as one of the key."""
+    by_place: dict[tuple[Any, ...], Any] = {}
+    for details in error.errors(include_url=False):
+        place = details["loc"]
+        field = Configuration.by_key().get(".".join(map(str, place[:2])))
+        if field and typing.get_origin(field.annotation) in (typing.Union, types.UnionType):
+            place = place[:2]
+        if first := by_place.get(place):
+            first["msg"] += details["msg"].replace("Input should be", ", or")
+        else:
+            by_place[place] = {**details, "loc": place}
+    return list(by_place.values())
 
 
 def _error(details: Any, file: str, origins: Mapping[str, str]) -> ConfigurationError:

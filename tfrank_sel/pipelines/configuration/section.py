@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import typing
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from tfrank_sel import kept
 from tfrank_sel.arguments import MOST_NAMED
 from tfrank_sel.refusals import nearest, received
 
@@ -70,6 +72,25 @@ def option_name(key: str, field: FieldInfo) -> str:
     return (extra["option"] or key.rpartition(".")[2]) if extra else ""
 
 
+_NAME = re.compile(r'\s*"((?:[^"]|"")*)"\s*(?:,|$)|([^,]+)')
+
+
+def split(names: str) -> list[str]:
+    """Splits comma-separated names; one with a comma stands in quotes, as in CSV.
+
+    Example:
+        >>> split('price, "width, inches", clicks')
+        ['price', 'width, inches', 'clicks']
+    """
+    found = (quoted.replace('""', '"') or x.strip() for quoted, x in _NAME.findall(names))
+    return [name for name in found if name]
+
+
+def joined(names: Iterable[str]) -> str:
+    """Returns names as `split` reads them."""
+    return ",".join(x if split(x) == [x] else f'"{x.replace(chr(34), chr(34) * 2)}"' for x in names)
+
+
 def is_kind(field: FieldInfo, kind: str) -> bool:
     """Whether a field has paths (`PATH`), or one value for each option (`REPEATED`)."""
     inner = (getattr(x, "__metadata__", ()) for x in typing.get_args(field.annotation))
@@ -115,7 +136,7 @@ class ConfigurationError(ValueError):
 
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place else ""
-        line = " ".join(f"{place}{self.key} {self.reason}".split())
+        line = kept.text_with_addresses(" ".join(f"{place}{self.key} {self.reason}".split()))
         return "\n".join([line, *map(str, self.more)])
 
 

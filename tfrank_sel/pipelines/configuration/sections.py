@@ -25,8 +25,6 @@ from tfrank_sel.pipelines.configuration.section import (
     option,
 )
 from tfrank_sel.pipelines.configuration.training import (
-    BASELINE,
-    DEFAULT_LOSSES,
     FUNCTION,
     EvaluationSection,
     ModelSection,
@@ -37,6 +35,8 @@ from tfrank_sel.pipelines.configuration.training import (
 from tfrank_sel.refusals import refusal
 
 Margin = Annotated[float, Field(allow_inf_nan=True), AT_LEAST_0]
+# keys whose defaults are others if there is a region of scores
+OF_SCORES = (("training", "loss"), ("evaluation", "baseline"))
 SEARCHED = ("data", "features", "model", "training")
 _AnySection = TypeVar("_AnySection", bound=Section)
 
@@ -204,16 +204,14 @@ class Configuration(Section):
         """Replaces the default losses, which take grades, if there is a region of scores."""
         tables = {name: values.get(name) for name in ("training", "evaluation")}
         training, evaluation = (
-            x.model_dump(by_alias=True) if isinstance(x, Section) else x or {}
+            x.model_dump(by_alias=True, exclude_unset=True) if isinstance(x, Section) else x or {}
             for x in tables.values()
         )
-        if not isinstance(training, Mapping) or training.get("region") is None:
+        are_tables = isinstance(training, Mapping) and isinstance(evaluation, Mapping)
+        if not are_tables or training.get("region") is None:
             return values
-        training, evaluation = {**training}, {**evaluation}
-        if training.get("loss", DEFAULT_LOSSES) == DEFAULT_LOSSES:
-            training["loss"] = [{"class": "design"}]
-        if evaluation.get("baseline", BASELINE) == BASELINE:
-            evaluation["baseline"] = {"class": "MeanSquaredLoss", "lower": "region"}
+        training = {"loss": [{"class": "design"}], **training}
+        evaluation = {"baseline": {"class": "MeanSquaredLoss", "lower": "region"}, **evaluation}
         return {**values, "training": training, "evaluation": evaluation}
 
     @model_validator(mode="after")

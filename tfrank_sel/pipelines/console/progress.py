@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
+from rich.text import Text
 
+from tfrank_sel.commandline import printable
 from tfrank_sel.pipelines.console import interrupts
 
 if TYPE_CHECKING:
@@ -130,7 +131,10 @@ class Progress:
 
     def skip(self, name: str) -> None:
         """Prints that a step is up to date."""
-        self.console.print(f"[green]kept[/] {name:18} up to date", highlight=False)
+        self._told("kept", name, "up to date")
+
+    def _told(self, state: str, name: str, how: str) -> None:
+        self.console.print(Text.assemble((state, "green"), f" {name:18} {how}"))
 
     def note(self, what: str) -> None:
         """Prints a line."""
@@ -151,8 +155,7 @@ class Progress:
                 ended.set()
                 watch.join()
         self.seconds[name] = time.perf_counter() - began
-        duration = f"{self.seconds[name]:7.1f} s{self._told_left()}"
-        self.console.print(f"[green]done[/] {name:18} {duration}", highlight=False)
+        self._told("done", name, f"{self.seconds[name]:7.1f} s{self._told_left()}")
         for line in step.told:
             self.console.out(f"     {line}", style="dim", highlight=False)
 
@@ -161,7 +164,7 @@ class Progress:
         is_terminal = self.console.is_terminal
         while not ended.wait(1.0 if is_terminal else self.interval):
             if is_terminal:
-                status.update(escape(f"{step}{self._told_left(step)}"))
+                status.update(Text(printable(f"{step}{self._told_left(step)}")))
             else:
                 self.console.out(f"     {step}{self._told_left(step)}", highlight=False)
 

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tfrank_sel.features import whole
 from tfrank_sel.pipelines.analysis.gates import Anomaly
-from tfrank_sel.pipelines.configuration.data import whole
 from tfrank_sel.pipelines.configuration.sections import Rules as Rules
 from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Evaluation, MetricComparison
 from tfrank_sel.pipelines.evaluation.slices import OVERALL

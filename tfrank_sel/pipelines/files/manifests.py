@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
+from tfrank_sel import kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.files import folders
@@ -68,7 +69,7 @@ class Manifest:
 
     Args:
         configuration: The values of the keys on which it depends.
-        files: Fingerprint of each file that it reads, by path.
+        files: Fingerprint of each file that it reads, by path or URL.
         after: The digests of the steps whose results it reads.
         version: Version of the library.
     """
@@ -78,11 +79,24 @@ class Manifest:
     after: Mapping[str, str]
     version: str = __version__
 
-    @property
+    @functools.cached_property
+    def stored(self) -> "Manifest":
+        """The same as it is written and compared: see `tfrank_sel.kept.address`."""
+        files = dict[str, Fingerprint]()
+        for path, file in self.files.items():
+            name = number = kept.address(path)
+            while number in files:  # others, which only their query tells apart
+                number = f"{name} ({len(files)})"
+            files[number] = file
+        return dataclasses.replace(
+            self, configuration=kept.address(self.configuration), files=files
+        )
+
+    @functools.cached_property
     def digest(self) -> str:
-        """Hash of all inputs, without the times of files."""
-        files = {path: file.digest for path, file in sorted(self.files.items())}
-        parts = [self.configuration, files, self.after, self.version]
+        """Hash of all inputs, without the times of files and the secrets of addresses."""
+        files = {path: file.digest for path, file in sorted(self.stored.files.items())}
+        parts = [self.stored.configuration, files, self.after, self.version]
         return _hash(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def write(self, folder: Path, names: Collection[str], seconds: Mapping[str, float]) -> None:
@@ -94,7 +108,7 @@ class Manifest:
             seconds: Duration of each part of the step.
         """
         values = {
-            **dataclasses.asdict(self),
+            **dataclasses.asdict(self.stored),
             "digest": self.digest,
             "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "versions": {"python": sys.version.split()[0], **_versions()},
@@ -158,15 +172,17 @@ class Written:
             now: The inputs that it would have.
             configuration: The values that it had, and those of keys that its version did not have.
         """
+        before, now = self.inputs.stored, now.stored
+        configuration = kept.address(configuration)
         for key, value in now.configuration.items():
             for name, old, new in differences(key, configuration.get(key), value):
                 return f"{name} is {new!r}, was {old!r}"
-        for path in (*now.files, *self.inputs.files):
-            old, new = (x.files.get(path) for x in (self.inputs, now))
+        for path in (*now.files, *before.files):
+            old, new = (x.files.get(path) for x in (before, now))
             if old is None or new is None or old.digest != new.digest:
                 return f"{path} {'is new' if old is None else 'changed' if new else 'is gone'}"
         for step, digest in now.after.items():
-            if self.inputs.after.get(step) != digest:
+            if before.after.get(step) != digest:
                 return f"{step} changed"
         return NO_DIGESTS if self.files is None else ""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel import data
+from tfrank_sel import data, kept
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.refusals import received
@@ -194,7 +194,7 @@ class Places:
         """Returns the place as a rejected unit without a reason."""
         source, (part, number) = place[0], divmod(place[1], LISTS)
         number += sum(x for (y, z), x in self.lists.items() if y == source and z < part)
-        return Rejected(self.sources[source].path, "list", number, "")
+        return Rejected(kept.address(self.sources[source].path), "list", number, "")
 
 
 def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> dict[str, Any]:
@@ -205,7 +205,8 @@ def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> 
     """
     count, first, rules = 0, list[Rejected](), collections.Counter[str]()
     with path.open("w", encoding="utf-8") as file:
-        for rejected in letters:
+        for letter in letters:
+            rejected = dataclasses.replace(letter, file=kept.address(letter.file))
             if rejected.number is None or len(first) < SHOWN:
                 first.append(rejected)
             count += 1

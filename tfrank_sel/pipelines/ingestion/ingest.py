@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel import data
+from tfrank_sel import data, kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Part, Schema
 from tfrank_sel.data.rejections import Rejected
@@ -93,7 +93,7 @@ def ingest(
         if reader.is_distinct:
             findings.check_distinct(repeated, places, inputs.allow_bad_lines)
         report: dict[str, Any] = {
-            "files": [f"{source.path} ({reader.name})" for source in inputs.sources],
+            "files": [f"{kept.address(x.path)} ({reader.name})" for x in inputs.sources],
             "features": layout.names,
             "context": list(layout.context),
             "rejected": rejected,

@@ -3,9 +3,12 @@
 import dataclasses
 import datetime
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfrank_sel import kept
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats import TableReader
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
@@ -34,7 +37,7 @@ def facts(run: "Run") -> dict[str, Any]:
         "description": configuration.serving.description,
         "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "data": {
-            "files": [source.path for source in run.job.inputs.sources] if run.job.inputs else [],
+            "files": files([x.path for x in run.job.inputs.sources] if run.job.inputs else []),
             "made": run.written["ingest"].made,
             "splits": {
                 name: {"lists": split.statistics.lists, "items": split.statistics.items}
@@ -63,6 +66,18 @@ def facts(run: "Run") -> dict[str, Any]:
             for x in anomalies(run)
         ],
     }
+
+
+def files(paths: Sequence[str]) -> list[str]:
+    """Returns files as a card names them: URLs as addresses, others in their common folder.
+
+    Example:
+        >>> files(["/home/me/data/1/a.csv", "/home/me/data/2/a.csv", "https://me:x@host/b.csv?sig=1"])
+        ['1/a.csv', '2/a.csv', 'https://host/b.csv']
+    """
+    here = {x: os.path.abspath(x) for x in paths if not stores.is_remote(x)}
+    folder = os.path.commonpath(map(os.path.dirname, here.values())) if here else ""
+    return [os.path.relpath(here[x], folder) if x in here else kept.address(x) for x in paths]
 
 
 def text(values: Mapping[str, Any]) -> str:

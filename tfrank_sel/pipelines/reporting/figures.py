@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from tfrank_sel.clicks import Propensities
 from tfrank_sel.pipelines.analysis.drift import GRADES
@@ -41,6 +41,7 @@ _STYLE = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "legend.labelcolor": _INK,
+    "text.parse_math": False,  # names may have dollars
 }
 
 
@@ -183,6 +184,8 @@ def shares(splits: Mapping[str, Statistics]) -> str:
         for name, split in splits.items():
             upto(axes, name, split.list_sizes, split.lists)
         axes.set(xlabel="list size", ylabel="share of lists up to it", xscale="log")
+        # the default is mathematical text
+        axes.xaxis.set(major_formatter=LogFormatter(), minor_formatter=LogFormatter())
 
     return _svg("Shares of labels by split", labels) + _svg("List sizes by split", list_sizes)
 
@@ -196,14 +199,17 @@ def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:
     """Draws the validation NDCG of two runs by epoch, from the loss and the values of each fit."""
 
     def draw(axes: Axes) -> None:
+        labels = list[str]()
         for (name, own), color in zip(fits.items(), COLORS.values(), strict=True):
             for number, (loss, values) in enumerate(own):
                 line = _LINES[number % len(_LINES)]
                 epochs = np.arange(1, len(values) + 1)
-                axes.plot(epochs, values, line, color=color, label=f"{name}: {_short(loss)}")
+                axes.plot(epochs, values, line, color=color, label=len(labels))
+                labels.append(f"{name}: {_short(loss)}")
         axes.set(title="validation NDCG@10", xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend()
+        for text, label in zip(axes.legend().get_texts(), labels, strict=True):
+            text.set_text(label)  # a legend leaves out labels that begin with "_"
 
     return _svg("Validation NDCG at 10 of both runs by epoch", draw, width=4.8)
 

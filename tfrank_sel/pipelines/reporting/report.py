@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfrank_sel import data, metrics
+from tfrank_sel import data, kept, metrics
 from tfrank_sel.clicks import Propensities
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
@@ -130,7 +130,9 @@ def _kinds(features: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _changed(configuration: Configuration) -> list[tuple[str, Any, Any]]:
     """The keys whose values are not the defaults, with both values."""
-    values, defaults = (x.model_dump(mode="json", by_alias=True) for x in (configuration, load()))
+    values, defaults = (
+        kept.address(x.model_dump(mode="json", by_alias=True)) for x in (configuration, load())
+    )
     return [
         difference
         for key, value in values.items()

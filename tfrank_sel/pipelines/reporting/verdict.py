@@ -4,8 +4,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import tomlkit
+
+from tfrank_sel.commandline import shell
+from tfrank_sel.features import whole
 from tfrank_sel.pipelines.analysis import leakage
-from tfrank_sel.pipelines.configuration.data import whole
+from tfrank_sel.pipelines.configuration.files import assigned
+from tfrank_sel.pipelines.configuration.section import joined
 from tfrank_sel.pipelines.evaluation.evaluation import (
     ERROR,
     PER_SESSION,
@@ -94,7 +99,7 @@ def losses(evaluation: Evaluation, least: int) -> str:
         least: Minimum number of queries of a slice.
     """
     worse = [*_worse(evaluation, least)]
-    tried = sum(len(x) for x in _beside(evaluation).values())
+    tried = sum(x.queries >= least for of in _beside(evaluation).values() for x in of.values())
     first = [
         f"{name}: {relative(compared, metric, evaluation.against)}"
         for (name, metric), compared in worse[:MOST]
@@ -147,20 +152,22 @@ def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Ite
         yield f"add features that matter before you serve the model: {better}"
     leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
     late = dict.fromkeys(whole(x.feature) for x in leaks)
-    if names := ", ".join(x for x in late if x not in rules.allow_leaks):
-        yield f"delete {names} from [features], or, if known before: --allow-leaks '{names}'"
+    if names := [x for x in late if x not in rules.allow_leaks]:
+        allowed = shell("--allow-leaks", joined(names))
+        yield f"delete {', '.join(names)} from [features], or, if known before: {allowed}"
     for name, is_feature in card.positions(run):
         yield (
             f"delete {name} from [features]"
             if is_feature
-            else (f"correct clicks for position: --set clicks.position={name}")
+            else f"correct clicks for position: {shell('--set', assigned('clicks.position', name))}"
         )
     if configuration.clicks.position and PER_SESSION not in evaluation.clicks:
         yield "name the session, to learn what the new order earns: --set clicks.session=COLUMN"
     for column in configuration.data.slice_by:
         is_known = column in configuration.features
         if not is_known and any(x.startswith(f"{column} ") for x, _ in worse):
-            yield f'let the model know {column}: {column} = {{type = "category", of = "query"}}'
+            key = tomlkit.key(column).as_string()
+            yield f'let the model know {column}: {key} = {{type = "category", of = "query"}}'
     for worst, metric in [x for x in worse if x[0] != OVERALL][:1]:
         yield f"compare queries of {worst} with others: {metric} is worse there"
     first, _, _ = _first(evaluation, rules.metric)

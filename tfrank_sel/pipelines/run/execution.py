@@ -9,8 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.launch import quiet
@@ -22,6 +20,7 @@ from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run.plan import Plan
 from tfrank_sel.pipelines.run.steps import STEPS, durations, training
 from tfrank_sel.refusals import received
+from tfrank_sel.terminal import Terminal
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -130,7 +129,7 @@ def check(job: Job, force: str | None = None) -> Plan:
     with quiet():
         from tfrank_sel.pipelines.run.results import Run
 
-    Run(job, Progress(Console(quiet=True))).prepare()
+    Run(job, Progress(Terminal(quiet=True))).prepare()
     return Plan.of(job, force)
 
 
@@ -162,7 +161,7 @@ def assist(configuration: Configuration, output: str, *, force: str | None = Non
         raise InputError(output.rstrip("/"), received(reason, "the URL of a store"))
     job = Job.of(configuration, output)
     if "train" in Plan.of(job, force).stale:
-        result = Run(job, Progress(Console(quiet=True)))
+        result = Run(job, Progress(Terminal(quiet=True)))
         with workers.watched(job.place):
             result.group.wait()  # for the steps before
             training(result, folders.partial(job.path, "train")).together()

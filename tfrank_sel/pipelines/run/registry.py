@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfrank_sel import kept
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.run.steps import STEPS
@@ -123,7 +124,8 @@ def differing(a: Path, b: Path) -> list[tuple[str, Any, Any]]:
 def _configuration(folder: Path) -> dict[str, Any]:
     path = folder / folders.CONFIGURATION
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = kept.address(tomllib.loads(path.read_text(encoding="utf-8")))
+        return values
     except (OSError, ValueError) as error:
         raise InputError(str(folder), received("expected the folder of a run", error)) from error
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfrank_sel import kept
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import CARD
-from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration import Configuration, load, text
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.refusals import received
 
@@ -50,7 +51,7 @@ def log(configuration: Configuration, output: Path) -> str:
     except MlflowException as error:
         reason = received("logging to MLflow failed; run again to log the run", error)
         raise InputError(str(uri), reason) from error
-    return f"run {run} of {uri}"
+    return f"run {run} of {kept.address(uri)}"
 
 
 def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
@@ -68,8 +69,10 @@ def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
         client.log_batch(run, metrics=part)
     client.log_batch(run, tags=list(_tags(output)))
     card = output / "export" / "saved_model" / CARD
-    for path in (output / "report.html", output / folders.CONFIGURATION, card):
+    for path in (output / "report.html", card):
         client.log_artifact(run, str(path))
+    values = kept.address(load(output / folders.CONFIGURATION).model_dump(by_alias=True))
+    client.log_text(run, text(Configuration.model_validate(values)), folders.CONFIGURATION)
     client.set_terminated(run)
     return run
 
@@ -95,7 +98,7 @@ def _experiment(client: mlflow.MlflowClient, name: str) -> str:
 
 
 def _values(configuration: Configuration) -> dict[str, Any]:
-    values = configuration.absolute().model_dump(mode="json", by_alias=True)
+    values = kept.address(configuration.absolute().model_dump(mode="json", by_alias=True))
     return {name: x for name, x in values.items() if name not in ("search", "tracking")}
 
 

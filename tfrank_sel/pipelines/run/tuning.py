@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.locks import held
@@ -32,6 +32,7 @@ from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.run.execution import run
 from tfrank_sel.pipelines.run.plan import Plan
 from tfrank_sel.refusals import needed, received
+from tfrank_sel.terminal import Terminal
 from tfrank_sel.training.callbacks import Epoch
 
 with needed("`tune`", "tune"):
@@ -256,13 +257,13 @@ class Study:
         with console.status(title) as status:
 
             def on_epoch(epoch: Epoch) -> None:
-                status.update(escape(f"{title}: {epoch}"))
+                status.update(Text(f"{title}: {epoch}"))
                 number = (epoch.member - 1) * epoch.epochs + epoch.number
                 trial.report(epoch.validation_ndcg, number)
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
-            progress = Progress(Console(quiet=True), on_epoch=on_epoch)
+            progress = Progress(Terminal(quiet=True), on_epoch=on_epoch)
             for step in _STEPS:
                 run(configuration, folder, progress, only=step)
         fits = json.loads((folder / "train" / "training.json").read_text(encoding="utf-8"))["ours"][

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import data
+from tfrank_sel import data, kept
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.rejections import InputError
@@ -399,4 +399,4 @@ def _version(path: str) -> list[tuple[str, int, str]]:
     except OSError as error:
         raise InputError(path, received("expected a readable file", error)) from error
     where = str if stores.is_remote(path) else os.path.abspath
-    return sorted((where(name), *state) for name, state in states.items())
+    return sorted((kept.address(where(name)), *state) for name, state in states.items())

@@ -14,15 +14,15 @@ from typing import Annotated, Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import typer
-from rich.console import Console
 
-from tfrank_sel.commandline import Application, Version
+from tfrank_sel.commandline import Application, Version, tell
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import CONFIG, MODULE, SET, Given, keys
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.refusals import received
+from tfrank_sel.terminal import Terminal
 
 app = Application(ConfigurationError, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -76,7 +76,7 @@ def run(
         raise typer.BadParameter(received("--data must be a folder", data))
     output = output.absolute()
     output.mkdir(parents=True, exist_ok=True)
-    console = Console(highlight=False)
+    console = Terminal()
     log, metadata = output / "run.log", output / "metadata.sqlite"
     console.print(f"TFX and Beam log to {log}")
     with _logged(log):
@@ -96,7 +96,7 @@ def run(
         outcome = local.run(composed, metadata, Progress(console))
     console.print(tables.comparison_table(outcome.overall, outcome.against))
     if outcome.version is None:
-        print(f"Not pushed: {'; '.join(outcome.objections)}", file=sys.stderr)
+        tell(f"Not pushed: {'; '.join(outcome.objections)}")
         raise typer.Exit(3)
     console.print(f"Pushed {outcome.version}", soft_wrap=True)
 
@@ -199,7 +199,7 @@ def _logged(log: Path) -> Iterator[None]:
     if failure is not None:
         if isinstance(failure, ConfigurationError):
             raise failure
-        print(f"{failure}\nWhat led to it is in {log}", file=sys.stderr)
+        tell(f"{failure}\nWhat led to it is in {log}")
         raise typer.Exit(3 if isinstance(failure, GateError) else 1) from failure
 
 

@@ -38,14 +38,15 @@ def Evaluator(  # noqa: N802
     baseline_model: InputArtifact[standard_artifacts.Model] = None,
     rules: Parameter[str] = "{}",
     seed: Parameter[int] = 42,
+    gain: Parameter[str] = '"exponential"',
     beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
 ) -> None:
     """Evaluates on the split `test`, and blesses according to `rules`, the fields of `Rules` as
     JSON.
 
     `baseline_model` is the champion: the latest blessed model, if there is one. `columns` is the
-    config of the `Columns` of the lists, as JSON. TFMA evaluates `tf.Example` row by row; here a
-    row is a list.
+    config of the `Columns` of the lists, and `gain` that of the evaluation, as JSON. TFMA evaluates
+    `tf.Example` row by row; here a row is a list.
     """
     layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
     ours, champion = (
@@ -60,6 +61,7 @@ def Evaluator(  # noqa: N802
         evaluation.uri,
         seed=seed,
         against="champion",
+        gain=json.loads(gain),
         pipeline=beam_pipeline,
     )
     one_by_one = (layout.named(serialized)[0] for serialized in records(test).batch(1))

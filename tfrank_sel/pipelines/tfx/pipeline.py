@@ -128,6 +128,7 @@ def pipeline(
         columns=columns_config,
         rules=json.dumps(rules.model_dump()),
         seed=settings.seed,
+        gain=json.dumps(settings.gain),
     )
     infra_validator = InfraValidator(
         model=model,

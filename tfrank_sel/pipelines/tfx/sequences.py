@@ -22,7 +22,7 @@ from tfrank_sel.data.formats.binary import SequenceExampleReader
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.spec import ListFeatures, from_schema
-from tfrank_sel.features import MISSING_INTEGER
+from tfrank_sel.features import MISSING_INTEGER, means_missing
 from tfrank_sel.locks import created
 from tfrank_sel.pipelines.export.requests import request
 from tfrank_sel.pipelines.ingestion import stored_lists
@@ -145,7 +145,7 @@ def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
     if value.dtype == tf.int64:
         cast = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
         missing = tf.constant(typed.MISSING[dtype.name], dtype)
-        return tf.where(value == MISSING_INTEGER, missing, cast)
+        return tf.where(means_missing(value), missing, cast)
     if (value.dtype, dtype) == (tf.float32, tf.int64):
         return tf.where(tf.math.is_nan(value), MISSING_INTEGER, tf.cast(value, dtype))
     raise TypeError(received(f"values must be {dtype.name}", value.dtype.name))

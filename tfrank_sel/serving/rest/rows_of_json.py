@@ -11,7 +11,7 @@ from tfrank_sel.data import requests, typed
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import MANIFEST, read_manifest
-from tfrank_sel.features import MISSING_INTEGER, MISSING_NUMBER
+from tfrank_sel.features import means_missing
 from tfrank_sel.serving import input_features
 from tfrank_sel.serving.engine.model import Model, per_model
 from tfrank_sel.serving.rest import json_reader
@@ -112,6 +112,6 @@ def _plain(value: Any) -> Any:
         return None if all(x is None for x in plain) else plain
     if json_reader.is_b64(value):
         return json_reader.to_bytes(value)
-    if isinstance(value, float) and value <= MISSING_NUMBER:
-        return float("nan")
-    return None if value == MISSING_INTEGER else value
+    if isinstance(value, int | float) and means_missing(value):
+        return float("nan") if isinstance(value, float) else None
+    return value
