@@ -395,7 +395,7 @@ def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, s
 
     Returns:
         The table of the columns that all files have, in the order of the first file; and the other
-        columns, with the reasons.
+        columns, with the reasons: those of some files only, and those of lists and other values.
     """
     pa = arrays.arrow()
     named = [(path, dict(zip(x.schema.names, x.columns, strict=True))) for path, x in samples]
@@ -404,9 +404,25 @@ def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, s
         lacking = [path for path, of_file in named if name not in of_file]
         if lacking:
             left_out[name] = f"{lacking[0]} has no such column"
-        else:
-            columns[name] = joined([of_file[name] for _, of_file in named])
+            continue
+        found = [of_file[name] for _, of_file in named]
+        try:
+            if any(map(_has_nested_texts, found)):
+                raise pa.ArrowTypeError(name)
+            columns[name] = joined(found)
+        except pa.ArrowException:
+            left_out[name] = "it has lists or objects, and values of other types"
     return pa.table(columns), left_out
+
+
+def _has_nested_texts(column: Any) -> bool:
+    """Whether texts stand for lists or objects, which were among values of other types."""
+    pa = arrays.arrow()
+    if column.type != pa.string():
+        return False
+    compute = pa.compute
+    marked = column.filter(compute.starts_with(column, arrays.INVALID))
+    return bool(compute.any(compute.match_substring_regex(marked, r"^.[\[{]")).as_py())
 
 
 def joined(columns: list[Any]) -> Any:
