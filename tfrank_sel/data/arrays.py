@@ -30,7 +30,6 @@ _YEAR_FIRST = r"^(\s*[0-9]{4})[/.]([0-9]{2})[/.]([0-9]{2})"
 _DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the year 9999
 _EPOCH, _NO_TIME = np.datetime64(0, "us"), np.datetime64("NaT", "us")
 _FARTHEST = 1e12  # seconds, beyond the year 9999
-_MIDNIGHT = datetime.time()
 _WRITTEN_DAYS = (18_000_101, 21_991_231)  # eight digits that are a day, such as 20240229
 
 
@@ -104,11 +103,14 @@ def _alike(column: Any) -> Any:
         return _of_years(np.array(column, "M8"), np.array(column, "M8[us]"))
     if isinstance(first, np.generic):
         return np.asarray(column) if len(kinds) == 1 else column
-    if datetime.date not in kinds or not any(issubclass(x, datetime.datetime) for x in kinds):
+    if len(kinds - {type(None)}) == 1:
         return column
+    there = [None if _is_missing(x) else x for x in column]  # NaT is a time of no day
+    if not any(isinstance(x, datetime.datetime) for x in there):
+        return there
+    midnight = datetime.time()
     return [
-        datetime.datetime.combine(x, _MIDNIGHT) if type(x) is datetime.date else x
-        for x in (None if _is_missing(x) else x for x in column)
+        datetime.datetime.combine(x, midnight) if type(x) is datetime.date else x for x in there
     ]
 
 

@@ -362,7 +362,7 @@ def of_frame(
         frame = source if len(kept) == len(there) else source.iloc[:, kept]
         pairs = [(there[i], frame.iloc[:, n]) for n, i in enumerate(kept)]
         if len(dict(pairs)) == len(pairs):
-            with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            with contextlib.suppress(pa.ArrowInvalid, TypeError, OverflowError):
                 table = pa.Table.from_pandas(frame, preserve_index=False)
                 for i, (name, values) in enumerate(pairs):
                     if pa.types.is_date32(table.schema.types[i]):  # there may be times among them
