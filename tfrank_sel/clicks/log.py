@@ -352,10 +352,11 @@ def codes_of(queries: ArrayLike) -> Integers:
         return encoded(values, sort=True)[1]
     with readable("`query`"):
         frame = of_frame({"query": queries})
-    values = exact(frame["query"])
-    if values is None:
-        values = formats.table(frame, {"query": "query"}, place="`query`")["query"]
-    return encoded(values, sort=True)[1]
+    numbers = exact(frame["query"])
+    if numbers is not None:
+        return encoded(numbers, sort=True)[1]
+    texts = formats.table(frame, {"query": "query"}, place="`query`")["query"]
+    return encoded(texts, sort=True)[1]
 
 
 def _distinct(keys: Integers) -> tuple[Integers, Integers]:

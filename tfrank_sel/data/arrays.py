@@ -422,7 +422,7 @@ def doubles(column: Any, *, words: bool = True) -> np.ndarray:
     """Returns a column as float64, otherwise as `floats`."""
     array = plain(column)
     if is_text(array.type):
-        return _parsed(array, [arrow().float64()], _float_or_word if words else number)
+        return _parsed(array, _float_or_word if words else number)
     return _float64(array)
 
 
@@ -491,10 +491,17 @@ def _instants(words: Any) -> np.ndarray:
         for zone in (None, "UTC"):
             with contextlib.suppress(pa.ArrowInvalid):
                 return np.asarray(iso.cast(pa.timestamp(unit, zone)).cast(pa.timestamp(unit)))
-    texts = iso.to_pylist()
+    seconds, found = _each_instant(iso)
+    return seconds if np.isnat(found[np.isinf(seconds)]).all() else found
+
+
+def _each_instant(words: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers among texts of times, infinity for others; and all as times, NaT for others."""
+    texts = words.to_pylist()
     seconds = np.array([math.nan if x is None else number(x) for x in texts])
-    found = np.array([_NO_TIME if x is None else _instant(x) for x in texts], "M8[us]")
-    return found if np.any(np.isinf(seconds) & ~np.isnat(found)) else seconds
+    found, others = instants(seconds), np.isinf(seconds)
+    found[others] = [_instant(x) for x in itertools.compress(texts, others)]
+    return seconds, found
 
 
 def day_and_second(seconds: np.ndarray) -> np.ndarray:
@@ -540,9 +547,13 @@ def _seconds(array: Any) -> np.ndarray:
     pa = arrow()
     kind = array.type
     if is_text(kind):
-        kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
-        iso = pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3")
-        return _parsed(iso, kinds, _second)
+        iso = stripped(pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3"))
+        for zone in (None, "UTC"):
+            with contextlib.suppress(pa.ArrowInvalid):
+                return _float64(iso.cast(pa.timestamp("us", zone)))
+        seconds, found = _each_instant(iso)
+        whole = found.astype("M8[s]").astype(np.float64)
+        return np.where(np.isnat(found), np.where(np.isnan(seconds), np.nan, np.inf), whole)
     if pa.types.is_date(kind):
         array = array.cast(pa.timestamp("ms"))
     return written_days(_float64(array)) if is_number(kind) else _float64(array)
@@ -594,14 +605,11 @@ def _filled(array: Any) -> np.ndarray:
     return np.asarray(array.fill_null(np.nan) if array.null_count else array)
 
 
-def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.ndarray:
-    """Parses texts as the first type that fits all of them, else one by one."""
+def _parsed(array: Any, parse: Callable[[str], float]) -> np.ndarray:
+    """Parses texts as numbers, one by one if some are none."""
     words = stripped(array)
-    for kind in kinds:
-        try:
-            return _float64(words.cast(kind))
-        except arrow().ArrowInvalid:
-            continue
+    with contextlib.suppress(arrow().ArrowInvalid):
+        return _filled(words.cast(arrow().float64()))
     values = [np.nan if word is None else parse(word) for word in words.to_pylist()]
     return np.array(values, np.float64)
 
@@ -626,16 +634,8 @@ def _float_or_word(word: str) -> float:
     return _WORDS[word.lower()] if word.lower() in _WORDS else number(word)
 
 
-def _second(word: str) -> float:
-    """The whole second since 1970-01-01 UTC of an `_instant`; infinity if it is none."""
-    instant = _instant(word)
-    return math.inf if np.isnat(instant) else float(instant.astype("M8[s]").astype(np.int64))
-
-
 def _instant(word: str) -> np.datetime64:
-    """A time in ISO 8601, or a number of seconds or digits of a day; NaT if it is neither."""
-    if math.isfinite(seconds := number(word)):
-        return instants(np.array([seconds]))[0]
+    """A time in ISO 8601; NaT if it is none."""
     try:
         instant = datetime.datetime.fromisoformat(word)
     except ValueError:

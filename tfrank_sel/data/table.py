@@ -226,12 +226,11 @@ def alike(
     for part in parts:
         if (values := part["time"]).dtype.kind != "M":
             times = arrays.instants(values)
-            is_bad = np.isnat(times)
-            each = (
-                (x, received(expected, shown(values[x].item()))) for x in np.flatnonzero(is_bad)
-            )
-            _reject([part.rejected(x, reason) for x, reason in each], rejected)
-            part = dataclasses.replace(part, roles={**part.roles, "time": times}).take(~is_bad)
+            bad = np.flatnonzero(np.isnat(times)).tolist()
+            reasons = [received(expected, shown(values[row].item())) for row in bad]
+            _reject([part.rejected(*x) for x in zip(bad, reasons, strict=True)], rejected)
+            part = dataclasses.replace(part, roles={**part.roles, "time": times})
+            part = part.take(np.delete(np.arange(len(part)), bad))
         found.append(part)
     return found
 
