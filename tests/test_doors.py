@@ -6,18 +6,22 @@ The expected texts stand here as they are written by hand; no door is the measur
 import csv
 import datetime
 import decimal
+import itertools
 import json
 import warnings
 
+import hypothesis
 import numpy as np
 import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
+from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 from tests.data import sets
 from tfrank_sel import clicks, data
+from tfrank_sel.clicks.log import codes_of
 from tfrank_sel.data import Sequences, formats, frames
 from tfrank_sel.data.arrays import text
 from tfrank_sel.estimator.lists import groups_of
@@ -247,6 +251,70 @@ def test_times_of_several_files_are_sorted_together(tmp_path, suffix):
         paths.append(written(tmp_path / name, columns, suffix))
     found = Sequences.read(paths, item="id")
     assert [found.item_ids[number - 1] for number in found.items] == ["b", "a"]
+
+
+def test_times_of_two_units_keep_their_years(tmp_path):
+    far = datetime.datetime(9999, 12, 31)
+    parts = {"a": pa.array([NOON], pa.timestamp("ns")), "b": pa.array([far], pa.timestamp("us"))}
+    parts["c"] = pa.array([DAY], pa.date32())
+    for name, times in parts.items():
+        parquet.write_table(pa.table({"item": [name], "time": times}), tmp_path / f"{name}.parquet")
+    for paths in itertools.permutations(tmp_path.iterdir()):
+        table = formats.table(paths, {"item": "item", "time": "time"})
+        found = dict(zip(table["item"], table["time"].astype("M8[s]").tolist(), strict=True))
+        assert found == {"a": NOON, "b": far, "c": datetime.datetime.combine(DAY, datetime.time())}
+
+
+STAMPS = st.sampled_from(
+    [1_709_209_800, 1_700_000_000_000, 20240229, 20240230, 1e300, "2024-01-01", "noon", None]
+)
+
+
+@hypothesis.settings(max_examples=20, deadline=None)
+@hypothesis.given(st.lists(st.lists(STAMPS, min_size=1, max_size=4), min_size=1), st.integers(1, 4))
+def test_times_are_the_same_however_rows_are_cut(tmp_path_factory, parts, size):
+    folder = tmp_path_factory.mktemp("times")
+
+    def found(name, parts):
+        paths = [folder / f"{name}{number}.jsonl" for number in range(len(parts))]
+        for path, times in zip(paths, parts, strict=True):
+            path.write_text("".join(json.dumps({"item": "a", "time": x}) + "\n" for x in times))
+        rejected = []
+        times = formats.table(paths, {"item": "item", "time": "time"}, rejected=rejected)["time"]
+        return times.dtype.kind == "M", times.tolist(), len(rejected)
+
+    whole = [list(itertools.chain(*parts))]
+    expected = found("whole", whole)
+    assert found("file", parts) == expected
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tfrank_sel.data.formats.text.ROWS", size)
+        assert found("chunks", whole) == expected
+
+
+LONG = pa.array([decimal.Decimal(f"1234567890.1234567890{x}") for x in "12"])  # one float
+
+
+def test_numbers_that_are_one_float_are_two_identifiers():
+    for column in (LONG, pa.array([2**53, 2**53 + 1])):
+        assert len(set(by_log(columns_of(column)))) == len(set(by_table(columns_of(column)))) == 2
+        assert codes_of(column.to_pylist()).tolist() == [0, 1]
+    assert codes_of([0.0, -0.0, -1.5]).tolist() == [1, 1, 0]
+
+
+def test_names_of_columns_are_texts_and_only_those_in_use_occur_once():
+    pairs = {0: ["u", "v"], 1: ["a", "b"]}
+    for source in (pairs, [{0: "u", 1: "a"}, {0: "v", 1: "b"}]):
+        assert by_table(of_names(source, {1: "id"})) == ["a", "b"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = RGFactorizer(num_factors=1, sweeps=1, regularization=1.0).fit(source)
+        assert model.item_ids_.tolist() == ["a", "b"]
+    twice = pd.DataFrame([["a", 1, 2]], columns=["id", "x", "x"])
+    for frame in (twice, pa.table(list(twice.T.to_numpy()), list(twice))):
+        table = formats.table(frame, {"item": "id"}, others=True)
+        assert table.left_out == {"x": "2 columns have this name"}
+        with pytest.raises(data.InputError, match=r"^log: expected one column 'x'"):
+            formats.table(frame, {"item": "x"}, place="log")
 
 
 def test_a_role_that_only_some_rows_have_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """A damaged line, a byte order mark or another order of files changes nothing else that is read."""
 
 import codecs
+import collections
 import gzip
 import json
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ from pyarrow import parquet
 
 from tfrank_sel import data
 from tfrank_sel.data import InputError, formats
-from tfrank_sel.data.formats import Columns, Part
+from tfrank_sel.data.formats import Columns, Part, Schema, records
 from tfrank_sel.data.lists import Lists, grouped
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.features import Category, Number
@@ -214,3 +215,50 @@ def test_a_row_within_which_the_file_ends_is_told_and_left_out(tmp_path, is_gzip
         path.write_bytes(compress(whole[:start] + line))
         with pytest.raises(InputError, match="row 3: a row must"):
             formats.table(path, {"query": "query_id"})
+
+
+TAGS = {
+    "a list beside a text": [["a"], "a"],
+    "an object beside a text": [{"a": 1}, "a"],
+    "lists of several types": [["a"], [1]],
+    "objects of several types": [{"a": 1}, {"a": "x"}],
+}
+
+
+@pytest.mark.parametrize("kind", TAGS)
+@pytest.mark.parametrize("order", [1, -1])
+def test_lists_beside_other_values_are_left_out_however_rows_are_cut(
+    tmp_path, monkeypatch, kind, order
+):
+    rows = [{"query_id": "q", "tags": x} for x in TAGS[kind][::order]]
+    whole = tmp_path / "whole.jsonl"
+    whole.write_bytes(b"\n".join(jsonl(rows)))
+    paths = [tmp_path / f"{number}.jsonl" for number in range(2)]
+    for path, row in zip(paths, rows, strict=True):
+        path.write_bytes(b"\n".join(jsonl([row])))
+
+    def left_out(paths):
+        read = formats.table(paths, {"query": "query_id"}, others=True)
+        assert read.columns.column_names == ["query_id"]
+        assert len(read) == 2
+        return read.left_out
+
+    expected = {"tags": "it has lists or objects, and values of other types"}
+    assert left_out([whole]) == left_out(paths) == expected
+    monkeypatch.setattr("tfrank_sel.data.formats.text.ROWS", 1)
+    assert left_out([whole]) == expected
+
+
+def test_a_feature_of_records_is_taken_once_whatever_the_number_of_faults():
+    taken = collections.Counter()
+
+    def of_items(name):
+        taken[name] += 1
+        return np.full(9, np.inf, np.float32)
+
+    columns = Columns(features={"x": Number()})
+    place = ("a.tfrecord", np.arange(9))
+    queries = np.full(9, "q", object)
+    found = records._rows(place, queries, of_items, Schema(columns.types, columns=columns))
+    assert len(found.faults) == 9
+    assert set(taken.values()) == {1}

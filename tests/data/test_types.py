@@ -19,6 +19,7 @@ from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import InputError, arrays, frames, requests, typed
 from tfrank_sel.data.formats import Columns
+from tfrank_sel.data.table import of_frame
 from tfrank_sel.features import (
     MISSING_INTEGER,
     MISSING_NUMBER,
@@ -193,6 +194,7 @@ def test_text_that_looks_like_a_time_stays_text(tmp_path):
         ),
         pyarrow.array(["2024-02-29"]),
         pyarrow.array(["2024-02-29T01:00:00+01:00"]),
+        pyarrow.array([19782 * 86_400_000 + 500], pyarrow.date64()),
         pyarrow.array([decimal.Decimal(19782 * 86_400)]),
         pyarrow.array([19782 * 86_400]),
     ],
@@ -219,6 +221,45 @@ def test_every_kind_of_time_is_a_day_and_a_second(column):
 )
 def test_every_kind_of_category_is_text(column, texts):
     assert arrays.texts(column, Category())[:, 0].tolist() == texts
+
+
+DAY_ONE, AT_5 = datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 5)
+HOURS = np.datetime64("2024-01-01T05")
+# values of several types in a list of Python, and the text of each by itself
+MIXED = [
+    ([np.float64("nan"), "x"], ["", "x"]),
+    ([np.float64(12.0), "x"], ["12", "x"]),
+    ([np.float32(2**24), "x"], [f"{arrays.INVALID}16777216.0", "x"]),
+    ([np.int64(1), True], ["1", "true"]),
+    ([np.int64(2**53 + 1), np.float64("nan")], [str(2**53 + 1), ""]),
+    ([np.bool_(True), "x"], ["true", "x"]),
+    ([np.datetime64("2024-01-01"), None], ["2024-01-01", ""]),
+    ([HOURS, DAY_ONE], ["2024-01-01 05:00:00", "2024-01-01"]),
+    (
+        [np.datetime64("9999-12-31"), np.datetime64("2024-01-01", "ns"), np.datetime64("NaT")],
+        ["9999-12-31", "2024-01-01", ""],
+    ),
+    ([DAY_ONE, AT_5], ["2024-01-01", "2024-01-01 05:00:00"]),
+    ([math.nan, DAY_ONE, pandas.Timestamp(AT_5)], ["", "2024-01-01", "2024-01-01 05:00:00"]),
+    ([DAY_ONE, pandas.NaT], ["2024-01-01", ""]),
+    ([pandas.Timestamp(AT_5), pandas.NaT], ["2024-01-01 05:00:00", ""]),
+]
+
+
+@pytest.mark.parametrize(("values", "texts"), MIXED, ids=str)
+def test_each_value_of_a_mixed_column_has_its_own_text(values, texts):
+    for order in (slice(None), slice(None, None, -1)):
+        column = arrays.array(values[order])
+        assert arrays.strings(column, spell=True).tolist() == texts[order]
+        as_objects = pandas.DataFrame({"x": pandas.Series(values[order], dtype=object)})
+        for frame in ({"x": values[order]}, [{"x": x} for x in values[order]], as_objects):
+            found = arrays.strings(of_frame(frame)["x"], spell=True)
+            assert found.tolist() == texts[order]
+
+
+def test_a_list_among_texts_of_numpy_makes_sets():
+    column = arrays.array([np.str_("a"), ["b", "c"]])
+    assert arrays.texts(column, Set(max_values=2)).tolist() == [["a", ""], ["b", "c"]]
 
 
 def test_numbers_of_every_width_are_numbers():

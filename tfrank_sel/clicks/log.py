@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import formats
-from tfrank_sel.data.arrays import doubles, encoded, exact_below, is_number, plain, plain_type
+from tfrank_sel.data.arrays import encoded, exact
 from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.table import Table, is_id, of_frame, readable
 from tfrank_sel.refusals import received, refusal
@@ -145,8 +145,8 @@ class Log:
         _check(roles)
         there = frame.schema.names
         ids = {x: name for x, name in roles.items() if is_id(x) and there.count(name) == 1}
-        exact = {role: _exact(frame[name]) for role, name in ids.items()}
-        numbers = {role: values for role, values in exact.items() if values is not None}
+        each = {role: exact(frame[name]) for role, name in ids.items()}
+        numbers = {role: values for role, values in each.items() if values is not None}
         self._take(read(frame, {x: roles[x] for x in roles if x not in numbers}), numbers)
 
     def _take(self, table: Table, of_numbers: Mapping[str, NDArray[Any]]) -> None:
@@ -341,17 +341,6 @@ def _check(roles: Mapping[str, str]) -> None:
             raise refusal(f"{other} and {role} must be different columns", repr(name))
 
 
-def _exact(column: Any) -> NDArray[Any] | None:
-    """A column of numbers of which none is missing or rounded; None if it is another one."""
-    kind = plain_type(column.type)
-    if not is_number(kind) or column.null_count:
-        return None
-    if "int" in str(kind):
-        return np.asarray(plain(column))
-    values = doubles(column)
-    return values + 0.0 if (np.abs(values) < exact_below(column.type)).all() else None  # -0 is 0
-
-
 def codes_of(queries: ArrayLike) -> Integers:
     """Returns a number for each query, from 0 in ascending order of the queries, `[rows]`.
 
@@ -361,8 +350,13 @@ def codes_of(queries: ArrayLike) -> Integers:
     values = np.asarray(queries)
     if values.dtype.kind in "iu":
         return encoded(values, sort=True)[1]
-    texts = formats.table({"query": queries}, {"query": "query"}, place="`query`")["query"]
-    return encoded(values if values.dtype.kind == "f" else texts, sort=True)[1]
+    with readable("`query`"):
+        frame = of_frame({"query": queries})
+    numbers = exact(frame["query"])
+    if numbers is not None:
+        return encoded(numbers, sort=True)[1]
+    texts = formats.table(frame, {"query": "query"}, place="`query`")["query"]
+    return encoded(texts, sort=True)[1]
 
 
 def _distinct(keys: Integers) -> tuple[Integers, Integers]:

@@ -7,6 +7,7 @@ invalid value. Equal values have one text, whatever the type of their column: se
 import contextlib
 import datetime
 import functools
+import itertools
 import math
 import uuid
 from collections.abc import Callable, Sequence
@@ -27,7 +28,8 @@ _WORDS = {"false": 0.0, "true": 1.0}
 # 2024/02/29, 2024.02.29; where the year is last, a day and a month cannot be told apart
 _YEAR_FIRST = r"^(\s*[0-9]{4})[/.]([0-9]{2})[/.]([0-9]{2})"
 _DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the year 9999
-_EPOCH, _FARTHEST = np.datetime64(0, "us"), 1e12  # seconds, beyond the year 9999
+_EPOCH, _NO_TIME = np.datetime64(0, "us"), np.datetime64("NaT", "us")
+_FARTHEST = 1e12  # seconds, beyond the year 9999
 _WRITTEN_DAYS = (18_000_101, 21_991_231)  # eight digits that are a day, such as 20240229
 
 
@@ -59,7 +61,7 @@ def array(column: Any, *, may_be_lists: bool = True) -> Any:
     """
     try:
         return uniform(column)
-    except (arrow().ArrowInvalid, arrow().ArrowTypeError, OverflowError, UnicodeError):
+    except (arrow().ArrowInvalid, TypeError, OverflowError, UnicodeError):
         items = list(column)
     pa = arrow()
     if may_be_lists and any(isinstance(x, list | tuple | np.ndarray) for x in items):
@@ -76,9 +78,7 @@ def uniform(column: Any) -> Any:
         OverflowError: If they are integers beyond 64 bits.
     """
     pa = arrow()
-    if isinstance(column, list) and column and isinstance(column[0], np.generic):
-        column = np.asarray(column)
-    items = column
+    items = column = _alike(column)
     if isinstance(column, np.ndarray):
         column = column.astype(column.dtype.newbyteorder("="), copy=False)
         items = list(column) if column.ndim > 1 else column
@@ -88,6 +88,30 @@ def uniform(column: Any) -> Any:
         return pa.array(items, pa.uint64())
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array(items, from_pandas=True)  # with pandas' NA
+
+
+def _alike(column: Any) -> Any:
+    """Scalars of one type of NumPy as an array, and days among times as times."""
+    if not isinstance(column, list) and getattr(column, "dtype", None) != np.dtype(object):
+        return column
+    is_there = (isinstance(x, np.ndarray) or not (x is None or _is_missing(x)) for x in column)
+    first = next(itertools.compress(column, is_there), None)
+    if not isinstance(first, np.generic | datetime.date):
+        return column
+    kinds = {*map(type, column)}
+    if kinds <= {np.datetime64, type(None)}:
+        return _of_years(np.array(column, "M8"), np.array(column, "M8[us]"))
+    if isinstance(first, np.generic):
+        return np.asarray(column) if len(kinds) == 1 else column
+    if len(kinds - {type(None)}) == 1:
+        return column
+    there = [None if _is_missing(x) else x for x in column]  # NaT is a time of no day
+    if not any(isinstance(x, datetime.datetime) for x in there):
+        return there
+    midnight = datetime.time()
+    return [
+        datetime.datetime.combine(x, midnight) if type(x) is datetime.date else x for x in there
+    ]
 
 
 def _texts_type() -> Any:
@@ -109,6 +133,8 @@ def text(value: Any) -> str | None:
         return str(whole) if abs(whole) < exact else f"{INVALID}{float(value)!r}"
     if isinstance(value, bytes):
         return decoded(value)
+    if isinstance(value, np.datetime64):  # one of hours ends with the hour
+        value = value + np.timedelta64(0, "s")
     try:
         as_text = value if isinstance(value, str) else spelled(str(value))
         as_text.encode()
@@ -299,6 +325,22 @@ def strings(column: Any, *, spell: bool = False, exact: float | None = None) -> 
     return np.asarray(words.to_pylist(), np.object_)[np.asarray(encoded.indices)]
 
 
+def exact(column: Any) -> np.ndarray | None:
+    """Returns numbers that identify as they are, with -0 as 0; None if their texts are needed.
+
+    These are those of another type, or if one is missing, may have been rounded, or becomes another
+    one as float64.
+    """
+    types, array = arrow().types, plain(column)
+    if not is_number(array.type) or array.null_count:
+        return None
+    if types.is_integer(array.type):
+        return np.asarray(array)
+    values = doubles(array)
+    is_kept = types.is_floating(array.type) or len(np.unique(values)) == len(array.unique())
+    return values + 0.0 if is_kept and (np.abs(values) < exact_below(column.type)).all() else None
+
+
 def exact_below(kind: Any) -> float:
     """Returns the number below which floats of an Arrow type hold every integer."""
     types = arrow().types
@@ -380,7 +422,7 @@ def doubles(column: Any, *, words: bool = True) -> np.ndarray:
     """Returns a column as float64, otherwise as `floats`."""
     array = plain(column)
     if is_text(array.type):
-        return _parsed(array, [arrow().float64()], _float_or_word if words else number)
+        return _parsed(array, _float_or_word if words else number)
     return _float64(array)
 
 
@@ -406,34 +448,60 @@ def moments(column: Any) -> np.ndarray:
         return np.asarray(array)
     if is_number(array.type) or pa.types.is_null(array.type):
         return doubles(array)
-    if pa.types.is_date(array.type):
-        array = array.cast(pa.timestamp("s"))
+    if pa.types.is_date(array.type):  # pandas writes dates of 64 bits with times of the day
+        array = array.cast(pa.timestamp("ms" if pa.types.is_date64(array.type) else "s"))
     return np.asarray(array.cast(pa.timestamp(array.type.unit)))
 
 
-def alike(parts: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """Returns columns as they are; if some are times, numbers among them are seconds since 1970."""
-    if len({x.dtype.kind == "M" for x in parts}) == 1:
-        return parts
-    return [x if x.dtype.kind == "M" else _EPOCH + _microseconds(written_days(x)) for x in parts]
+def instants(seconds: np.ndarray) -> np.ndarray:
+    """Returns numbers among times as times; NaT for those that are none.
+
+    Args:
+        seconds: Seconds since 1970, or days in eight digits, `[rows]`: see `written_days`.
+
+    Example:
+        >>> instants(np.array([20240229, 20240230, 1.7e12])).astype("M8[s]").astype(str).tolist()
+        ['2024-02-29T00:00:00', 'NaT', 'NaT']
+    """
+    seconds = written_days(seconds.astype(np.float64))
+    is_near = np.abs(seconds) <= _FARTHEST
+    times = _EPOCH + np.round(np.where(is_near, seconds, 0.0) * 1e6).astype("m8[us]")
+    return np.where(is_near, times, _NO_TIME)
 
 
-def _microseconds(seconds: np.ndarray) -> np.ndarray:
-    return np.round(seconds * 1e6).astype("m8[us]")
+def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns columns as one; times have the finest of their units that holds all, or `us`."""
+    whole = np.concatenate(parts)
+    if len({x.dtype for x in parts}) == 1 or whole.dtype.kind != "M":
+        return whole
+    return _of_years(whole, np.concatenate([x.astype("M8[us]") for x in parts]))
+
+
+def _of_years(times: np.ndarray, coarse: np.ndarray) -> np.ndarray:
+    """Times, or coarser ones of the same if some were beyond the years of their unit."""
+    years = times.astype("M8[Y]"), coarse.astype("M8[Y]")
+    return times if np.array_equal(*years, equal_nan=True) else coarse
 
 
 def _instants(words: Any) -> np.ndarray:
-    """Texts of times, of which some may be numbers of seconds, as `datetime64`."""
+    """Texts of times as `datetime64`; numbers among them are seconds, without a time numbers."""
     pa = arrow()
     iso = pa.compute.replace_substring_regex(words, _YEAR_FIRST, r"\1-\2-\3")
     for unit in ("us", "ns"):
         for zone in (None, "UTC"):
             with contextlib.suppress(pa.ArrowInvalid):
                 return np.asarray(iso.cast(pa.timestamp(unit, zone)).cast(pa.timestamp(unit)))
-    instants = [_EPOCH if x is None else _instant(x) for x in iso.to_pylist()]
-    found = np.array([np.datetime64("NaT") if x is None else x for x in instants], "M8[us]")
-    found[np.asarray(iso.is_null())] = np.datetime64("NaT")
-    return found
+    seconds, found = _each_instant(iso)
+    return seconds if np.isnat(found[np.isinf(seconds)]).all() else found
+
+
+def _each_instant(words: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers among texts of times, infinity for others; and all as times, NaT for others."""
+    texts = words.to_pylist()
+    seconds = np.array([math.nan if x is None else number(x) for x in texts])
+    found, others = instants(seconds), np.isinf(seconds)
+    found[others] = [_instant(x) for x in itertools.compress(texts, others)]
+    return seconds, found
 
 
 def day_and_second(seconds: np.ndarray) -> np.ndarray:
@@ -479,9 +547,13 @@ def _seconds(array: Any) -> np.ndarray:
     pa = arrow()
     kind = array.type
     if is_text(kind):
-        kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
-        iso = pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3")
-        return _parsed(iso, kinds, _second)
+        iso = stripped(pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3"))
+        for zone in (None, "UTC"):
+            with contextlib.suppress(pa.ArrowInvalid):
+                return _float64(iso.cast(pa.timestamp("us", zone)))
+        seconds, found = _each_instant(iso)
+        whole = found.astype("M8[s]").astype(np.float64)
+        return np.where(np.isnat(found), np.where(np.isnan(seconds), np.nan, np.inf), whole)
     if pa.types.is_date(kind):
         array = array.cast(pa.timestamp("ms"))
     return written_days(_float64(array)) if is_number(kind) else _float64(array)
@@ -533,14 +605,11 @@ def _filled(array: Any) -> np.ndarray:
     return np.asarray(array.fill_null(np.nan) if array.null_count else array)
 
 
-def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.ndarray:
-    """Parses texts as the first type that fits all of them, else one by one."""
+def _parsed(array: Any, parse: Callable[[str], float]) -> np.ndarray:
+    """Parses texts as numbers, one by one if some are none."""
     words = stripped(array)
-    for kind in kinds:
-        try:
-            return _float64(words.cast(kind))
-        except arrow().ArrowInvalid:
-            continue
+    with contextlib.suppress(arrow().ArrowInvalid):
+        return _filled(words.cast(arrow().float64()))
     values = [np.nan if word is None else parse(word) for word in words.to_pylist()]
     return np.array(values, np.float64)
 
@@ -565,22 +634,12 @@ def _float_or_word(word: str) -> float:
     return _WORDS[word.lower()] if word.lower() in _WORDS else number(word)
 
 
-def _second(word: str) -> float:
-    """The whole second since 1970-01-01 UTC of an `_instant`; infinity if it is none."""
-    instant = _instant(word)
-    return math.inf if instant is None else float(instant.astype("M8[s]").astype(np.int64))
-
-
-def _instant(word: str) -> np.datetime64 | None:
-    """A time in ISO 8601, or a number of seconds or digits of a day; None if it is neither."""
-    if math.isfinite(seconds := number(word)):
-        seconds = float(written_days(np.array([seconds]))[0])
-        is_near = abs(seconds) <= _FARTHEST
-        return _EPOCH + np.timedelta64(round(seconds * 1e6), "us") if is_near else None
+def _instant(word: str) -> np.datetime64:
+    """A time in ISO 8601; NaT if it is none."""
     try:
         instant = datetime.datetime.fromisoformat(word)
     except ValueError:
-        return None
+        return _NO_TIME
     if instant.tzinfo is not None:
         with contextlib.suppress(OverflowError):
             instant = instant.astimezone(datetime.UTC).replace(tzinfo=None)

@@ -205,6 +205,36 @@ def read(
         yield Table((path, places), values, columns=pa.table(columns))
 
 
+def alike(
+    parts: Sequence[Table], roles: Mapping[str, str], rejected: list[Rejected] | None = None
+) -> list[Table]:
+    """Returns tables as they are; if some have times, numbers in others are times, too.
+
+    Args:
+        parts: The tables.
+        roles: As in `read`.
+        rejected: As in `read`, for numbers that are no times.
+
+    Raises:
+        InputError: At a bad row.
+    """
+    kinds = {part["time"].dtype.kind == "M" for part in parts if "time" in part.roles}
+    if len(kinds) < 2:
+        return [*parts]
+    found = []
+    expected = f"{roles['time']!r} must be seconds since 1970 or a day, beside times in ISO 8601"
+    for part in parts:
+        if (values := part["time"]).dtype.kind != "M":
+            times = arrays.instants(values)
+            bad = np.flatnonzero(np.isnat(times)).tolist()
+            reasons = [received(expected, shown(values[row].item())) for row in bad]
+            reject([part.rejected(*x) for x in zip(bad, reasons, strict=True)], rejected)
+            part = dataclasses.replace(part, roles={**part.roles, "time": times})
+            part = part.take(np.delete(np.arange(len(part)), bad))
+        found.append(part)
+    return found
+
+
 def concatenated(parts: Sequence[Table]) -> Table:
     """Returns the rows of tables with the same roles as one table, without its `columns`."""
     if len(parts) == 1:
@@ -212,8 +242,8 @@ def concatenated(parts: Sequence[Table]) -> Table:
     first = parts[0]
 
     def whole(values: Iterable[Any]) -> Any:
-        arrays = list(values)
-        return None if arrays[0] is None else np.concatenate(arrays)
+        each = list(values)
+        return None if each[0] is None else arrays.concatenated(each)
 
     files: Any = first.place[0]
     if any(part.place[0] is not files for part in parts):
@@ -221,7 +251,7 @@ def concatenated(parts: Sequence[Table]) -> Table:
     return Table(
         (files, whole(part.place[1] for part in parts)),
         {
-            role: whole(arrays.alike([part[role] for part in parts]))
+            role: whole(part[role] for part in parts)
             for role in (x for x in ROLES if x in first.roles)
         },
         whole(part.features for part in parts),
@@ -312,12 +342,13 @@ def of_frame(
         source: A pandas or polars frame, an Arrow table, a mapping of names to columns, or a
             sequence of dicts.
         column: Converts a column without a type to an Arrow array.
-        names: The columns to convert, of those that are there; all if None. Names are texts.
+        names: The columns to convert, of those that are there; all if None. Other names become
+            texts, and several columns may have one.
 
     Raises:
         ImportError: If pyarrow is not installed.
         TypeError: If it is none of these.
-        ValueError: If two of these columns have one name, or differ in length.
+        ValueError: If these columns differ in length.
     """
     pa = arrays.arrow()
     if hasattr(source, "to_arrow"):
@@ -329,23 +360,29 @@ def of_frame(
     if hasattr(source, "columns") and not isinstance(source, Mapping):
         there = [str(name) for name in source.columns]
         kept = [i for i, name in enumerate(there) if names is None or name in names]
-        check("table", [there[i] for i in kept], [there[i] for i in kept])
         frame = source if len(kept) == len(there) else source.iloc[:, kept]
-        try:
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # a column is of several types
-            source = {there[i]: frame.iloc[:, n] for n, i in enumerate(kept)}
-    if not isinstance(source, Mapping):
-        if not isinstance(source, Sequence) or not all(isinstance(x, Mapping) for x in source):
-            expected = "expected a frame, an Arrow table, a mapping of columns or a list of dicts"
-            raise TypeError(received(expected, type(source).__name__))
-        there = dict.fromkeys(name for row in source for name in row)
-        source = {name: [row.get(name) for row in source] for name in there}
-    columns = {x: column(y) for x, y in source.items() if names is None or x in names}
-    if len({len(x) for x in columns.values()}) > 1:
-        sizes = {name: len(x) for name, x in columns.items()}
-        raise refusal("columns must be of one length", sizes)
-    return pa.table(columns)
+        pairs = [(there[i], frame.iloc[:, n]) for n, i in enumerate(kept)]
+        if len(dict(pairs)) == len(pairs):
+            with contextlib.suppress(pa.ArrowInvalid, TypeError, OverflowError):
+                table = pa.Table.from_pandas(frame, preserve_index=False)
+                for i, (name, values) in enumerate(pairs):
+                    if pa.types.is_date32(table.schema.types[i]):  # there may be times among them
+                        table = table.set_column(i, name, column(values))
+                return table
+    elif isinstance(source, Mapping):
+        pairs = [(str(x), y) for x, y in source.items() if names is None or str(x) in names]
+    elif isinstance(source, Sequence) and all(isinstance(x, Mapping) for x in source):
+        each = dict.fromkeys(x for row in source for x in row if names is None or str(x) in names)
+        pairs = [(str(name), [row.get(name) for row in source]) for name in each]
+    else:
+        expected = "expected a frame, an Arrow table, a mapping of columns or a list of dicts"
+        raise TypeError(received(expected, type(source).__name__))
+    columns, given = [column(x) for _, x in pairs], [name for name, _ in pairs]
+    if len({*map(len, columns)}) > 1:
+        raise refusal(
+            "columns must be of one length", dict(zip(given, map(len, columns), strict=True))
+        )
+    return pa.table(columns, given)
 
 
 @contextlib.contextmanager

@@ -131,6 +131,7 @@ def types_of(frame: Any) -> dict[str, Feature]:
     """
     with readable("X"):
         table = of_frame(frame)
+    check("X", table.schema.names, table.schema.names)
     types, left_out = tables.propose(table.schema, table, ONLY_FEATURES)
     if left_out:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())

@@ -8,6 +8,7 @@ import pytest
 
 from tfrank_sel import kept
 from tfrank_sel.models.als import RGFactorizer
+from tfrank_sel.models.als.ids import Numbering, numbered
 from tfrank_sel.models.als.interactions import read
 
 
@@ -48,6 +49,14 @@ def test_ids_of_a_frame_come_back_in_every_method(tmp_path, kind, name_of):
     model.partial_fit(named([3, 20], [1, 2]))
     assert model.user_ids_.tolist()[-1] == name_of(20)
     assert model.recommend(name_of(20), k=2)[0].shape == (2,)
+
+
+def test_ids_of_any_type_follow_a_fit_of_none():
+    nothing = Numbering(np.zeros(0, np.int64))
+    assert nothing.find("users", np.array(["a", "b"], object)).tolist() == [-1, -1]
+    for column in (pa.array(["b", "a"]), pa.array([2, 1])):
+        codes, known = numbered("users", column, "table", nothing)
+        assert known.ids[codes].tolist() == column.to_pylist()
 
 
 @pytest.mark.parametrize("of_more", ["int8", "uint8", "int64", "uint64"])

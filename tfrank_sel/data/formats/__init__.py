@@ -216,9 +216,9 @@ def table(
         kind = type(kind)(Columns(label=None, context=tuple(exact)))
         more = [*roles.values(), *kinds]
         chunks = (x for path in paths for x in kind.read(Part(path), needed, more))
-    parts = list(data_table.read(chunks, roles, kinds, rejected, optional))
-    with readable(place if paths is None else paths[0], "columns of one type in all files"):
-        columns, lacking = common_columns([(part.place[0], part.columns) for part in parts])
+    read = data_table.read(chunks, roles, kinds, rejected, optional)
+    parts = data_table.alike([*read], roles, rejected)
+    columns, lacking = common_columns([(part.place[0], part.columns) for part in parts])
     if not parts:
         parts = [data_table.empty(x for x in roles if x not in optional)]
     whole = data_table.concatenated(parts)

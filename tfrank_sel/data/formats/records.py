@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import itertools
 import os
@@ -366,6 +367,7 @@ def _rows(
     schema: Schema,
 ) -> Table:
     """Returns items as rows, with their faults."""
+    of_items = functools.cache(of_items)  # a feature is taken once, whatever the number of faults
     measures = {"label": np.zeros(len(queries), np.float32)}
     measures |= {role: _floats(of_items(name)) for role, name in schema.columns.measures.items()}
     types = schema.features.items()

@@ -1,6 +1,7 @@
 """Base of table readers: types of columns, and Arrow columns to rows of items."""
 
 import abc
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -395,7 +396,7 @@ def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, s
 
     Returns:
         The table of the columns that all files have, in the order of the first file; and the other
-        columns, with the reasons.
+        columns, with the reasons: those of some files only, and those of lists and other values.
     """
     pa = arrays.arrow()
     named = [(path, dict(zip(x.schema.names, x.columns, strict=True))) for path, x in samples]
@@ -404,9 +405,23 @@ def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, s
         lacking = [path for path, of_file in named if name not in of_file]
         if lacking:
             left_out[name] = f"{lacking[0]} has no such column"
-        else:
-            columns[name] = joined([of_file[name] for _, of_file in named])
+            continue
+        found = [of_file[name] for _, of_file in named]
+        with contextlib.suppress(pa.ArrowException):
+            if not any(map(_has_nested_texts, found)):
+                columns[name] = joined(found)
+        if name not in columns:
+            left_out[name] = "it has lists or objects, and values of other types"
     return pa.table(columns), left_out
+
+
+def _has_nested_texts(column: Any) -> bool:
+    """Whether texts stand for lists or objects, which were among values of other types."""
+    pa = arrays.arrow()
+    if column.type != pa.string():
+        return False
+    marked = column.filter(pa.compute.starts_with(column, arrays.INVALID))
+    return any(x[1:2] in ("[", "{") for x in marked.unique().to_pylist())
 
 
 def joined(columns: list[Any]) -> Any:

@@ -33,8 +33,8 @@ class Numbering:
             ValueError: If ids are of another type.
         """
         own = self.ids.dtype
-        if not ids.size:
-            return np.zeros(0, np.int64)
+        if not ids.size or not self.ids.size:
+            return np.full(ids.size, -1)
         if (ids.dtype.kind == "O") != (own.kind == "O"):
             expected = "texts" if own.kind == "O" else "integers"
             raise refusal(f"The ids of `{name}` must be {expected}, as in the fit", ids[:1])
@@ -111,7 +111,7 @@ def numbered(
         ValueError: As `distinct`, or if ids are of another type than those of the fit.
     """
     ids, codes = distinct(name, column, place)
-    if fitted is None:
+    if fitted is None or not fitted.ids.size:
         return codes, Numbering(ids)
     rows = fitted.find(name, ids)
     is_new = rows < 0

@@ -195,8 +195,8 @@ def _of_table(
     try:
         if not _is_of_columns(source):
             source = table.of_frame(source)
-        names = list(source) if _is_of_columns(source) else source.schema.names
-        roles = _roles([str(name) for name in names])
+        names = [*map(str, source if _is_of_columns(source) else source.schema.names)]
+        roles = _roles(names)
         if not timed:
             roles.pop("time", None)
         whole = table.of_frame(source, names={*roles.values()})
