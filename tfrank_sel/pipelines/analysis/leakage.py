@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfrank_sel import data
 from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Anomaly, broken
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion import findings, stored_lists
 
 PAIRS = 100  # fewer may agree by chance
 LONGEST = 50  # items of a list that are compared
@@ -210,6 +212,28 @@ def of_texts(texts: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> np.nda
 def read(path: Path) -> list[Anomaly]:
     """Returns the leaks among the written anomalies of a split."""
     return [Anomaly(**x) for x in folders.read_json(path) if x["rule"] == "leak"]
+
+
+def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) -> dict[str, int]:
+    """Counts the lists of each split whose query is in the training split too.
+
+    Args:
+        shards: TFRecord files of the packed layout, of each split.
+        spec: Names of the parts and number of features.
+    """
+    queries = {
+        split: np.array(
+            [
+                findings.hash_of(query.decode())
+                for serialized in stored_lists.serialized_batches(own)
+                for query in stored_lists.context(serialized, spec, {})[spec.query_id]
+            ],
+            np.uint64,
+        )
+        for split, own in shards.items()
+    }
+    counts = {x: int(np.isin(y, queries["train"]).sum()) for x, y in queries.items()}
+    return {split: count for split, count in counts.items() if count and split != "train"}
 
 
 def of_splits(

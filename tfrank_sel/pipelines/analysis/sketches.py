@@ -7,8 +7,11 @@ data are merged exactly by addition. Values below `2**-32` in absolute value cou
 values beyond `2**32` are in the last bins.
 """
 
+import collections
+
 import numpy as np
 
+MOST = 10_000  # different values that are counted one by one
 _HALF = 512  # bins of each sign: 64 exponents of 8 each
 _SMALLEST = 95 << 3  # exponent -32, biased, and a mantissa of zeros
 NUM_BINS = 2 * _HALF
@@ -79,3 +82,26 @@ def middles() -> np.ndarray:
     middle = low + 2.0 ** ((magnitude >> 3) - 36)
     middle[0] = 0.0
     return np.concatenate([-middle[::-1], middle])
+
+
+def few(counted: collections.Counter[float]) -> collections.Counter[float]:
+    """Returns counts of at most about `MOST` different values.
+
+    If there are more, all but the lowest and the highest lose as many bits of their float32
+    mantissa, towards zero, as are needed. What is counted in parts and merged loses the same bits.
+
+    Args:
+        counted: Count of each finite value.
+    """
+    if len(counted) <= MOST:
+        return counted
+    values = np.fromiter(counted, np.float32, len(counted))
+    counts = np.fromiter(counted.values(), np.int64, len(counted))
+    is_end = (values == values.min()) | (values == values.max())
+    bits, mask, places = values.view(np.uint32), np.uint32(0xFFFFFFFF), values[:0]
+    while not 0 < len(places) <= MOST:
+        mask <<= np.uint32(1)
+        places, inverse = np.unique(np.where(is_end, bits, bits & mask), return_inverse=True)
+    sums = np.bincount(inverse, counts).astype(np.int64)
+    of_places = places.astype(np.uint32).view(np.float32).tolist()
+    return collections.Counter(dict(zip(of_places, sums.tolist(), strict=True)))

@@ -31,6 +31,10 @@ DocId: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Name of the item identifier; that of the model if unset."),
 ]
+OF_EVALUATION = (
+    *("data.label", "data.slice_by", "beam.options"),
+    *("evaluation.gain", "training.seed", "blessing.metric"),
+)
 OF_FILES = ("data.query", "data.format", "data.adjacent", "data.allow_bad_lines", "beam.runner")
 
 
@@ -68,16 +72,22 @@ def evaluate(
         reason = "Expected --output, or --model and --data"
         raise ConfigurationError("", received(reason, "neither of them, or options of both"))
     if output is not None:
+        of_model = {"--against": against, "--metrics": metrics, "--doc-id": doc_id}
+        for option, value in of_model.items():
+            if value is not None:
+                raise ConfigurationError(option, received("needs --model", f"--output {output}"))
         execute(output, given, only="evaluate")
         return
     assert model is not None
-    configuration = _checked(given)
+    given.check_read(*OF_FILES, *OF_EVALUATION)
+    _checked(given)
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
         from tfrank_sel.pipelines import runners, scoring
         from tfrank_sel.pipelines.reporting import tables
 
-    console, named = Console(), configuration.data
+    configuration = given.load(defaults=scoring.settings(model))
+    console, named, metric = Console(), configuration.data, configuration.blessing.metric
     models = [model, *([] if against is None else [against])]
     evaluation = scoring.judge(
         model,
@@ -85,9 +95,12 @@ def evaluate(
         Progress(console),
         against=against,
         metrics=metrics,
+        gain=configuration.evaluation.gain,
+        seed=configuration.training.seed,
+        metric=metric,
         options=runners.configured(configuration),
     )
-    console.print(tables.slices_table(evaluation, configuration.blessing.metric))
+    console.print(tables.slices_table(evaluation, metric))
     console.print(tables.comparison_table(evaluation.overall, evaluation.against))
 
 

@@ -71,7 +71,9 @@ class Override:
 
 
 def load(
-    path: str | os.PathLike[str] | None = None, overrides: Iterable[Override] = ()
+    path: str | os.PathLike[str] | None = None,
+    overrides: Iterable[Override] = (),
+    defaults: Iterable[Override] = (),
 ) -> Configuration:
     """Reads a configuration.
 
@@ -79,6 +81,7 @@ def load(
         path: A TOML file; None for the defaults.
         overrides: Values that replace those of the file. An override of the `class` of a table
             below a section replaces the whole table; an override of a list replaces the list.
+        defaults: Values of keys that neither the file nor an override has.
 
     Raises:
         ConfigurationError: If the file cannot be read, or a key or value is invalid: one line for
@@ -90,6 +93,8 @@ def load(
         [{'class': 'LambdaLoss'}]
     """
     values: dict[str, Any] = Configuration().model_dump(by_alias=True, exclude_none=True)
+    for default in defaults:
+        _set(values, default.path, default.value)
     for section, value in ({} if path is None else _read(path)).items():
         tables = isinstance(values.get(section), dict) and isinstance(value, dict)
         values[section] = {**values[section], **value} if tables else value

@@ -2,16 +2,20 @@
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.pipelines.configuration.section import absolute
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.manifests import Fingerprint, Manifest, Written
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run.steps import STEPS
 
 NOT_RUN, FORCED = "not run yet", "forced"
+REPORT, TRACKED = "report.html", "tracking.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +72,8 @@ class Plan:
                 written = None
             # of unmodified files, the digests are known
             before = written.inputs.files if written else {}
-            files = {path: Fingerprint.of(path, before.get(path)) for path in paths[name]}
+            named = map(absolute, paths[name])
+            files = {path: Fingerprint.of(path, before.get(path)) for path in named}
             chosen = {key: _value(values, key) for key in step.keys}
             if name == "ingest" and not files:  # synthetic data
                 chosen["training.seed"] = job.configuration.training.seed
@@ -108,16 +113,17 @@ class Plan:
         return {name: step.written for name, step in self.steps.items() if step.written}
 
     def is_due(self, only: str | None = None) -> bool:
-        """Whether a step must run, or a file of the whole run is missing.
+        """Whether a step must run, or the report or the tracked run is not of the run as it is.
 
         Args:
             only: The only step; by default all.
         """
         if only is not None:
             return only in self.stale
-        tracking = ["tracking.json"] if self.job.configuration.tracking.mlflow else []
-        files = (self.job.path / name for name in ("report.html", *tracking))
-        return bool(self.stale) or not all(file.exists() for file in files)
+        tracks = self.job.configuration.tracking.mlflow is not None
+        return (
+            bool(self.stale) or not is_reported(self.job) or (tracks and not is_tracked(self.job))
+        )
 
     def check(self, first: str) -> None:
         """Raises an error unless the steps that are up to date are whole, and enough of them are.
@@ -139,6 +145,37 @@ class Plan:
         for name, written in self.written.items():
             if name not in stale:
                 written.check()
+
+
+def state(job: Job) -> str:
+    """Returns the digest of what a report is made of: configuration, and results of all steps."""
+    values = job.configuration.absolute().model_dump(mode="json", by_alias=True)
+    steps = (str(job.path / step / folders.MANIFEST) for step in STEPS)
+    return Manifest(values, {}, {x: Fingerprint.of(x).digest for x in steps}).digest
+
+
+def mark(job: Job) -> str:
+    """Returns the last line of the report of a run as it is, all of whose steps have been run."""
+    return f"\n<!-- {state(job)} -->\n"
+
+
+def is_reported(job: Job) -> bool:
+    """Whether the report is that of the run as it is."""
+    page = job.path / REPORT
+    return page.is_file() and page.read_bytes().endswith(mark(job).encode())
+
+
+def is_tracked(job: Job) -> bool:
+    """Whether the run as it is was logged to the end."""
+    return tracked(job.path).get("state") == state(job)
+
+
+def tracked(output: Path) -> dict[str, Any]:
+    """Returns what `tracking.json` of a run says; nothing if it is missing or damaged."""
+    try:
+        return dict(json.loads((output / TRACKED).read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError):
+        return {}
 
 
 def _value(values: Mapping[str, Any], key: str) -> Any:

@@ -43,11 +43,14 @@ BEST = "best.toml"
 _STEPS = ("ingest", "analyze", "train")  # of a trial
 Ranges: TypeAlias = Mapping[str, Mapping[str, Any]]
 _NAME = "study"
+_FILES = "files"  # the attribute with the digest of each file that trials read
+_SAME = "must not change within a study; use another folder for a new study"
 _WAIT = 0.2  # seconds between checks of whether another process is done
 _MOST_KILLS = 2
 _IRRELEVANT: Any = {  # to the value of a trial
     "search": {"trials"},
-    **dict.fromkeys(("evaluation", "blessing", "serving", "beam", "tracking"), True),
+    "evaluation": {"baseline"},
+    **dict.fromkeys(("blessing", "export", "serving", "beam", "tracking"), True),
 }
 
 
@@ -101,8 +104,7 @@ class Study:
         )
         for section, value in now.items():
             for key, old, new in manifests.differences(section, before[section], value):
-                reason = "must not change within a study; use another folder for a new study"
-                raise ConfigurationError(key, received(reason, f"{new!r}, was {old!r}"), place)
+                raise ConfigurationError(key, received(_SAME, f"{new!r}, was {old!r}"), place)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -137,8 +139,21 @@ class Study:
         return self.output / TRIALS / str(number)
 
     def prepare(self, progress: Progress) -> None:
-        """Runs the steps that all trials share, in `data`."""
+        """Runs the steps that all trials share, in `data`.
+
+        Raises:
+            tfrank_sel.data.InputError: If the data or a module changed since the first call.
+        """
         with self._alone():
+            steps = Plan.of(Job.of(self.configuration, self.output / DATA)).steps
+            read = (steps[x].manifest.files for x in ("ingest", "train"))
+            now = {path: x.digest for files in read for path, x in files.items()}
+            before = self._study.user_attrs.get(_FILES, now)
+            for path in (*now, *before):
+                if now.get(path) != before.get(path):
+                    reason = received(_SAME, "a changed file")
+                    raise InputError(path, reason)
+            self._study.set_user_attr(_FILES, now)
             for step in ("ingest", "analyze"):
                 run(self.configuration, self.output / DATA, progress, only=step)
 

@@ -21,6 +21,7 @@ from tfrank_sel.data.rejections import InputError
 from tfrank_sel.features import REFUSE, Feature
 from tfrank_sel.locks import held, remove_empty
 from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.configuration import Override
 from tfrank_sel.pipelines.configuration.data import Data
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
@@ -110,7 +111,6 @@ DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin 
 _SPLIT = "data"
 _BATCH = 64  # lists scored at once
 _NAMED = 5  # features of an explanation
-_SEED = 42
 DATA = Data()  # the default
 
 
@@ -158,6 +158,20 @@ def inputs(
         raise InputError(sources[0].path, str(error)) from error
     shares, most = {_SPLIT: 1.0}, named.allow_bad_lines
     return Inputs(sources, columns, shares, most, named.adjacent, named.format)
+
+
+def settings(model: str | Path) -> list[Override]:
+    """Returns the gain and the seed of the training of a model, as its manifest tells them.
+
+    Args:
+        model: Folder or URL of a SavedModel from `tfrank_sel.export`.
+
+    Raises:
+        tfrank_sel.data.InputError: If the folder is not such a model.
+    """
+    named = {"gain": "evaluation.gain", "seed": "training.seed"}
+    told = SavedInputs.read(model).settings
+    return [Override(key, told[x], f"{model}: {x}") for x, key in named.items() if x in told]
 
 
 def _features(models: Sequence[SavedInputs]) -> Mapping[str, Feature]:
@@ -335,6 +349,9 @@ def judge(
     *,
     against: str | Path | None = None,
     metrics: str | Path | None = None,
+    gain: str | float,
+    seed: int,
+    metric: str,
     options: Options = None,
 ) -> Evaluation:
     """Evaluates a model on new lists, by slice and with intervals.
@@ -345,6 +362,9 @@ def judge(
         progress: Progress display.
         against: Folder or URL of another model to compare with; a random order if None.
         metrics: Path or URL of a file for the metrics, as JSON.
+        gain: Gain of NDCG, as in `ranking.gain_arguments`.
+        seed: Seed of the resampling and of the random order.
+        metric: A metric that is needed. MRR is otherwise left out if all labels are above 0.
         options: Options of Beam; None for this process.
 
     Raises:
@@ -361,9 +381,15 @@ def judge(
                 step.tell(line)
         with progress.step("evaluation") as step:
             lists = PackedLists(ingested.shards[_SPLIT], layout.spec, layout.context)
-            pipeline = runners.pipeline(options)
             evaluated = evaluation.evaluate(
-                ours, baseline, lists, str(folder), seed=_SEED, pipeline=pipeline
+                ours,
+                baseline,
+                lists,
+                str(folder),
+                seed=seed,
+                gain=gain,
+                has_irrelevant=metric == "MRR" or lists.has_irrelevant,
+                pipeline=runners.pipeline(options),
             )
             step.tell(f"{ingested.report['splits'][_SPLIT]['lists']} queries")
     if metrics is not None:
