@@ -34,8 +34,8 @@ def ingest(
         earlier: The run that this one continues; its records are linked to `earlier/`.
         options: Options of Beam; None for this process.
     """
-    seed, mirror = job.configuration.training.seed, job.mirror
-    inputs = job.inputs or synthesise(folder / "synthetic", seed, progress)
+    training, mirror = job.configuration.training, job.mirror
+    inputs = job.inputs or synthesise(folder / "synthetic", training.seed, progress)
     rejected = None
     with progress.step("ingest") as step:
         if job.configuration.clicks.position is not None:
