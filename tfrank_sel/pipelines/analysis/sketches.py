@@ -88,7 +88,8 @@ def few(counted: collections.Counter[float]) -> collections.Counter[float]:
     """Returns counts of at most about `MOST` different values.
 
     If there are more, all but the lowest and the highest lose as many bits of their float32
-    mantissa, towards zero, as are needed. What is counted in parts and merged loses the same bits.
+    mantissa, towards zero, as are needed. What is counted in parts and merged loses the same bits,
+    but for the ends of the parts.
 
     Args:
         counted: Count of each finite value.
