@@ -221,19 +221,13 @@ def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) 
         shards: TFRecord files of the packed layout, of each split.
         spec: Names of the parts and number of features.
     """
-    queries = {
-        split: np.array(
-            [
-                findings.hash_of(query.decode())
-                for serialized in stored_lists.serialized_batches(own)
-                for query in stored_lists.context(serialized, spec, {})[spec.query_id]
-            ],
-            np.uint64,
-        )
-        for split, own in shards.items()
-    }
-    counts = {x: int(np.isin(y, queries["train"]).sum()) for x, y in queries.items()}
-    return {split: count for split, count in counts.items() if count and split != "train"}
+    queries = {}
+    for split, own in shards.items():
+        batches = stored_lists.serialized_batches(own)
+        ids = (x for y in batches for x in stored_lists.context(y, spec, {})[spec.query_id])
+        queries[split] = np.array([findings.hash_of(x.decode()) for x in ids], np.uint64)
+    train = queries.pop("train")
+    return {x: n for x, own in queries.items() if (n := int(np.isin(own, train).sum()))}
 
 
 def of_splits(

@@ -96,13 +96,11 @@ def few(counted: collections.Counter[float]) -> collections.Counter[float]:
     """
     if len(counted) <= MOST:
         return counted
-    values = np.fromiter(counted, np.float32, len(counted))
-    counts = np.fromiter(counted.values(), np.int64, len(counted))
+    values, counts = np.array([*counted.items()]).T
+    bits, mask, places = values.astype(np.float32).view(np.uint32), np.uint32(0xFFFFFFFF), values
     is_end = (values == values.min()) | (values == values.max())
-    bits, mask, places = values.view(np.uint32), np.uint32(0xFFFFFFFF), values[:0]
-    while not 0 < len(places) <= MOST:
+    while len(places) > MOST:
         mask <<= np.uint32(1)
         places, inverse = np.unique(np.where(is_end, bits, bits & mask), return_inverse=True)
-    sums = np.bincount(inverse, counts).astype(np.int64)
-    of_places = places.astype(np.uint32).view(np.float32).tolist()
-    return collections.Counter(dict(zip(of_places, sums.tolist(), strict=True)))
+    sums = np.bincount(inverse, counts).astype(np.int64).tolist()
+    return collections.Counter(dict(zip(places.view(np.float32).tolist(), sums, strict=True)))

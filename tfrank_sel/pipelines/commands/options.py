@@ -55,9 +55,8 @@ class Given:
             ConfigurationError: As `configuration.load`.
         """
         kept = None if run is None else stores.join(run, folders.CONFIGURATION)
-        if self.file is None and kept and (stores.is_file(kept) or stores.is_dir(kept)):
-            return load(kept, self.replaced, defaults)
-        return load(self.file, self.replaced, defaults)
+        is_there = kept is not None and (stores.is_file(kept) or stores.is_dir(kept))
+        return load(self.file or (kept if is_there else None), self.replaced, defaults)
 
     def check_read(self, *read: str) -> None:
         """Raises an error if an option, or `--set`, is of a key that a command does not read.

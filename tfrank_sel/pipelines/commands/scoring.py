@@ -80,18 +80,19 @@ def evaluate(
         return
     assert model is not None
     given.check_read(*OF_FILES, *OF_EVALUATION)
-    _checked(given)
+    named = _checked(given).data
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
         from tfrank_sel.pipelines import runners, scoring
         from tfrank_sel.pipelines.reporting import tables
 
-    configuration = given.load(defaults=scoring.settings(model))
-    console, named, metric = Console(), configuration.data, configuration.blessing.metric
     models = [model, *([] if against is None else [against])]
+    inputs = scoring.inputs(models, data or (), named, label=named.label, doc_id=doc_id)
+    configuration = given.load(defaults=scoring.settings(model))
+    console, metric = Console(), configuration.blessing.metric
     evaluation = scoring.judge(
         model,
-        scoring.inputs(models, data or (), named, label=named.label, doc_id=doc_id),
+        inputs,
         Progress(console),
         against=against,
         metrics=metrics,

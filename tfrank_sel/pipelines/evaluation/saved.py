@@ -106,13 +106,11 @@ class SavedInputs:
         folder: Folder or URL of the SavedModel.
         inputs: Its inputs, as its manifest describes them.
         names: Names of the numbers, in order, of a model with packed features; else empty.
-        settings: Settings of its training, if a run exported it.
     """
 
     folder: str
     inputs: ModelInputs
     names: Sequence[str] = ()
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Self:
@@ -136,16 +134,11 @@ class SavedInputs:
         if inputs is None:
             expected = "expected a model with packed features, or with typed features"
             raise InputError(place, received(expected, *manifest["features"]))
-        settings: Any = manifest
-        for part in ("card", "model", "settings"):
-            settings = settings.get(part) if isinstance(settings, Mapping) else None
-        settings = settings or {}
         if inputs.packed is None:
-            return cls(place, inputs, settings=settings)
+            return cls(place, inputs)
         nameless = _nameless(inputs.packed.num_features)
         names = manifest.get("feature_names") or ()
-        named = names if len(names) == len(nameless) else nameless
-        return cls(place, inputs, named, settings)
+        return cls(place, inputs, names if len(names) == len(nameless) else nameless)
 
     @property
     def features(self) -> Mapping[str, Feature]:

@@ -197,11 +197,8 @@ def _take(result: "Run", plan: Plan, name: str) -> None:
     if (result.output / name).exists():
         progress.note(f"{name} is run again: {plan.stale[name]}")
     earlier = set(progress.seconds)
-    key, resumes = manifest.digest, step.resumes
-    with (
-        folders.room_for(result.output),
-        folders.step(result.output, name, key, resumes=resumes) as folder,
-    ):
+    output, key = result.output, manifest.digest
+    with folders.room_for(output), folders.step(output, name, key, resumes=step.resumes) as folder:
         step.take(result, folder)
         manifests.check_unchanged(manifest)
         seconds = {part: x for part, x in progress.seconds.items() if part not in earlier}

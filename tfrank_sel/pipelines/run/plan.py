@@ -15,7 +15,7 @@ from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run.steps import STEPS
 
 NOT_RUN, FORCED = "not run yet", "forced"
-REPORT, TRACKED = "report.html", "tracking.json"
+TRACKED = "tracking.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +161,7 @@ def mark(job: Job) -> str:
 
 def is_reported(job: Job) -> bool:
     """Whether the report is that of the run as it is."""
-    page = job.path / REPORT
+    page = job.path / "report.html"
     return page.is_file() and page.read_bytes().endswith(mark(job).encode())
 
 

@@ -195,6 +195,7 @@ def _push(run: "Run", folder: Path) -> None:
 
 _OF_ANALYSIS = ("data.reference", "data.schema")
 _OF_DATA = [key for key in map("data.{}".format, fields(Data)) if key not in _OF_ANALYSIS]
+_OF_EXPORT = ("serving.model_name", "serving.description", "serving.recalibration")
 STEPS = {
     step.name: step
     for step in (
@@ -251,10 +252,7 @@ STEPS = {
             "Export the SavedModel, and test it.",
             _export,
             ("saved_model", "model.onnx", "one_query.txt", "one_query.jsonl", folders.REQUEST),
-            keys=(
-                *("export", "blessing.metric"),
-                *("serving.model_name", "serving.description", "serving.recalibration"),
-            ),
+            keys=("export", "blessing.metric", *_OF_EXPORT),
             after=("analyze", "evaluate"),
             seconds={"export": (4.0, 5.0), "infra validation": (8.0, 5.0)},
         ),

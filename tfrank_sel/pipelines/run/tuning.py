@@ -151,8 +151,7 @@ class Study:
             before = self._study.user_attrs.get(_FILES, now)
             for path in (*now, *before):
                 if now.get(path) != before.get(path):
-                    reason = received(_SAME, "a changed file")
-                    raise InputError(path, reason)
+                    raise InputError(path, received(_SAME, "a changed file"))
             self._study.set_user_attr(_FILES, now)
             for step in ("ingest", "analyze"):
                 run(self.configuration, self.output / DATA, progress, only=step)

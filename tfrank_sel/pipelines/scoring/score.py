@@ -18,6 +18,7 @@ from tfrank_sel import data
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature
 from tfrank_sel.locks import held, remove_empty
 from tfrank_sel.pipelines import runners
@@ -164,14 +165,15 @@ def settings(model: str | Path) -> list[Override]:
     """Returns the gain and the seed of the training of a model, as its manifest tells them.
 
     Args:
-        model: Folder or URL of a SavedModel from `tfrank_sel.export`.
-
-    Raises:
-        tfrank_sel.data.InputError: If the folder is not such a model.
+        model: Folder or URL of a SavedModel from `tfrank_sel.export`; of others, nothing is known.
     """
+    told: Any = read_manifest(model)
+    for part in ("card", "model", "settings"):
+        told = told.get(part) if isinstance(told, Mapping) else None
     named = {"gain": "evaluation.gain", "seed": "training.seed"}
-    told = SavedInputs.read(model).settings
-    return [Override(key, told[x], f"{model}: {x}") for x, key in named.items() if x in told]
+    return [
+        Override(key, told[x], f"{model}: {x}") for x, key in named.items() if x in (told or ())
+    ]
 
 
 def _features(models: Sequence[SavedInputs]) -> Mapping[str, Feature]:
