@@ -168,7 +168,10 @@ class _Totals:
             items=sum(self.labels.values()),
             names=names,
             comparable_lists=self.comparable_lists,
-            labels={_text(x): n for x, n in sorted(self.labels.items())},
+            # by the shortest number that is read as this float32
+            labels={
+                str(np.float32(x)).removesuffix(".0"): self.labels[x] for x in sorted(self.labels)
+            },
             list_sizes=dict(sorted(self.list_sizes.items())),
             features={x: y.tolist() for x, y in zip(MEASURES, measures, strict=True)},
             histograms=[{int(b): int(row[b]) for b in np.flatnonzero(row)} for row in self.counts],
@@ -260,11 +263,6 @@ def _merged(totals: _Totals, other: _Totals) -> _Totals:
         sketches.few(labels),
         texts,
     )
-
-
-def _text(label: float) -> str:
-    """The shortest number that is read as this float32."""
-    return str(np.float32(label)).removesuffix(".0")
 
 
 def _few(counts: collections.Counter[str]) -> collections.Counter[str]:

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -42,21 +42,19 @@ class Given:
         """The values of options and of `--set`."""
         return [*self.overrides, *map(Override.parse, self.sets)]
 
-    def load(
-        self, run: str | Path | None = None, defaults: Iterable[Override] = ()
-    ) -> Configuration:
+    def load(self, run: str | Path | None = None, more: Sequence[Override] = ()) -> Configuration:
         """Reads the configuration.
 
         Args:
             run: Folder or URL of a run, whose configuration is the file if there is no other.
-            defaults: As in `configuration.load`.
+            more: Defaults of keys, as in `configuration.load`.
 
         Raises:
             ConfigurationError: As `configuration.load`.
         """
         kept = None if run is None else stores.join(run, folders.CONFIGURATION)
         is_there = kept is not None and (stores.is_file(kept) or stores.is_dir(kept))
-        return load(self.file or (kept if is_there else None), self.replaced, defaults)
+        return load(self.file or (kept if is_there else None), self.replaced, more)
 
     def check_read(self, *read: str) -> None:
         """Raises an error if an option, or `--set`, is of a key that a command does not read.

@@ -31,10 +31,7 @@ DocId: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Name of the item identifier; that of the model if unset."),
 ]
-OF_EVALUATION = (
-    *("data.label", "data.slice_by", "beam.options"),
-    *("evaluation.gain", "training.seed", "blessing.metric"),
-)
+OF_EVALUATION = ("data.label", "data.slice_by", "evaluation.gain", "training.seed")
 OF_FILES = ("data.query", "data.format", "data.adjacent", "data.allow_bad_lines", "beam.runner")
 
 
@@ -73,13 +70,12 @@ def evaluate(
         raise ConfigurationError("", received(reason, "neither of them, or options of both"))
     if output is not None:
         of_model = {"--against": against, "--metrics": metrics, "--doc-id": doc_id}
-        for option, value in of_model.items():
-            if value is not None:
-                raise ConfigurationError(option, received("needs --model", f"--output {output}"))
+        if unread := next((x for x, value in of_model.items() if value is not None), ""):
+            raise ConfigurationError(unread, received("needs --model", f"--output {output}"))
         execute(output, given, only="evaluate")
         return
     assert model is not None
-    given.check_read(*OF_FILES, *OF_EVALUATION)
+    given.check_read(*OF_FILES, *OF_EVALUATION, "blessing.metric", "beam.options")
     named = _checked(given).data
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
@@ -88,20 +84,18 @@ def evaluate(
 
     models = [model, *([] if against is None else [against])]
     inputs = scoring.inputs(models, data or (), named, label=named.label, doc_id=doc_id)
-    configuration = given.load(defaults=scoring.settings(model))
-    console, metric = Console(), configuration.blessing.metric
+    configuration = given.load(more=scoring.settings(model))
+    console = Console()
     evaluation = scoring.judge(
         model,
         inputs,
+        configuration,
         Progress(console),
         against=against,
         metrics=metrics,
-        gain=configuration.evaluation.gain,
-        seed=configuration.training.seed,
-        metric=metric,
         options=runners.configured(configuration),
     )
-    console.print(tables.slices_table(evaluation, metric))
+    console.print(tables.slices_table(evaluation, configuration.blessing.metric))
     console.print(tables.comparison_table(evaluation.overall, evaluation.against))
 
 

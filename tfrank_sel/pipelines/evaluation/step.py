@@ -116,7 +116,7 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
 
 
 def _by_clicks(
-    job: Job, step: Activity, scorer: Scorer, logged: DataSplit
+    job: Job, step: Activity, scorer: Scorer, own: DataSplit
 ) -> Mapping[str, MetricComparison]:
     """Our model against the order of the log; none if the log does not tell its value."""
     settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
@@ -124,7 +124,7 @@ def _by_clicks(
         with told(step.tell):
             comparisons, effective = clicks.compare(
                 scorer,
-                logged,
+                own,
                 folder,
                 job.configuration.clicks,
                 gain=settings.gain,
@@ -148,7 +148,7 @@ def evaluate(
     *,
     scores: Mapping[str, Scorer],
     splits: Mapping[str, DataSplit],
-    logged: DataSplit,
+    own: DataSplit,
     settings: Settings,
     options: Options,
 ) -> None:
@@ -160,7 +160,7 @@ def evaluate(
         folder: Folder to write to.
         scores: Scoring function of each trained candidate.
         splits: The splits.
-        logged: The lists of the test split that this run ingested, to which its log belongs.
+        own: The lists of the test split that this run ingested, to which its log belongs.
         settings: Settings of training, with seed and gain.
         options: Options of Beam; None for this process.
     """
@@ -186,6 +186,5 @@ def evaluate(
             step.tell(compared[metric].told(metric, name))
         step.tell(f"slices: {len(scored.slices) - 1}")
         if job.configuration.clicks.position is not None:
-            by_clicks = _by_clicks(job, step, scores["ours"], logged)
-            scored = dataclasses.replace(scored, clicks=by_clicks)
+            scored = dataclasses.replace(scored, clicks=_by_clicks(job, step, scores["ours"], own))
         folders.write_json(folder / "metrics.json", scored.figures())

@@ -40,8 +40,8 @@ def ingest(
     with progress.step("ingest") as step:
         if job.configuration.clicks.position is not None:
             settings = job.configuration.clicks
-            corrected = clicks.corrected(inputs, settings, folder / "clicks", step.tell)
-            inputs, propensities, rejected = corrected
+            made = clicks.corrected(inputs, settings, folder / "clicks", step.tell)
+            inputs, propensities, rejected = made
             position, share = propensities.positions[-1], propensities.values[-1]
             last = f"position {position} is examined {share:.2f} times as often"
             step.tell(f"corrected clicks: {last} as the best one; {propensities.reason}")
@@ -99,12 +99,7 @@ def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
 def _check_same(earlier: Path, layout: Schema) -> None:
     before = Schema.read(earlier / "ingest" / "layout.json", layout.columns)
     if before != layout:
-        others = ", ".join(
-            sorted(
-                name
-                for name in before.features.keys() | layout.features.keys()
-                if before.features.get(name) != layout.features.get(name)
-            )
-        )
+        old, new = before.features, layout.features
+        others = ", ".join(sorted(x for x in {*old, *new} if old.get(x) != new.get(x)))
         reason = "to continue a run, features, types and context must be the same"
         raise InputError(str(earlier), received(reason, f"other {others or 'context'}"))

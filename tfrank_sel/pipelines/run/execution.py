@@ -3,7 +3,6 @@
 What needs TensorFlow is imported late, so that help, errors and finished runs do not wait for it.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -91,7 +90,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
         result.prepare("train" in stale and "train" in chosen)
     for step in chosen:
         gates = result.output / "analyze" / "failures.json"
-        if STEPS[step].is_gated and (failures := json.loads(gates.read_text(encoding="utf-8"))):
+        if STEPS[step].is_gated and (failures := folders.read_json(gates)):
             raise GateError(failures)
         if step in stale:
             _take(result, plan, step)
@@ -99,9 +98,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
             progress.skip(step)
             job.mirror.send(step)
         if is_whole and step == "ingest":
-            splits = json.loads((result.output / step / "ingest.json").read_text(encoding="utf-8"))[
-                "splits"
-            ]
+            splits = folders.read_json(result.output / step / "ingest.json")["splits"]
             items = sum(split["items"] for split in splits.values())
             progress.expect(durations(stale, items))
     if is_whole and (stale or not is_reported(job)):
@@ -112,7 +109,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
             page = report.write(result)
             folders.write_text(page, page.read_text(encoding="utf-8") + mark(job))
             part.tell(str(page))
-    if tracker is not None and not is_tracked(job):
+    if tracker and not is_tracked(job):
         with progress.step("tracking") as part:
             part.tell(tracker.log(job.configuration, result.output, state(job)))
     job.mirror.send_beside()

@@ -59,7 +59,7 @@ class Plan:
         """
         values = job.configuration.absolute().model_dump(mode="json", by_alias=True)
         sources = [source.path for source in job.inputs.sources] if job.inputs else []
-        paths = {x: [*step.files(job.configuration, sources)] for x, step in STEPS.items()}
+        paths = {x: [*map(absolute, y.files(job.configuration, sources))] for x, y in STEPS.items()}
         planned: dict[str, PlannedStep] = {}
         is_forced = False
         for name, step in STEPS.items():
@@ -72,8 +72,7 @@ class Plan:
                 written = None
             # of unmodified files, the digests are known
             before = written.inputs.files if written else {}
-            named = map(absolute, paths[name])
-            files = {path: Fingerprint.of(path, before.get(path)) for path in named}
+            files = {path: Fingerprint.of(path, before.get(path)) for path in paths[name]}
             chosen = {key: _value(values, key) for key in step.keys}
             if name == "ingest" and not files:  # synthetic data
                 chosen["training.seed"] = job.configuration.training.seed
@@ -120,10 +119,7 @@ class Plan:
         """
         if only is not None:
             return only in self.stale
-        tracks = self.job.configuration.tracking.mlflow is not None
-        return (
-            bool(self.stale) or not is_reported(self.job) or (tracks and not is_tracked(self.job))
-        )
+        return bool(self.stale) or not (is_reported(self.job) and is_tracked(self.job))
 
     def check(self, first: str) -> None:
         """Raises an error unless the steps that are up to date are whole, and enough of them are.
@@ -166,7 +162,9 @@ def is_reported(job: Job) -> bool:
 
 
 def is_tracked(job: Job) -> bool:
-    """Whether the run as it is was logged to the end."""
+    """Whether the run as it is was logged to the end, if runs are logged."""
+    if job.configuration.tracking.mlflow is None:
+        return True
     return tracked(job.path).get("state") == state(job)
 
 

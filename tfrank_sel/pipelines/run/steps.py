@@ -151,7 +151,7 @@ def _evaluate(run: "Run", folder: Path) -> None:
         folder,
         scores=run.scorers,
         splits=run.splits,
-        logged=dataclasses.replace(run.splits["test"], shards=run.records.own("test")),
+        own=dataclasses.replace(run.splits["test"], shards=run.records.own("test")),
         settings=run.settings,
         options=run.options,
     )

@@ -91,11 +91,9 @@ def _known(
         run = client.get_run(before["run_id"])
     except MlflowException:  # it was deleted permanently
         return None
-    is_left = run.info.status == "RUNNING"  # it was interrupted
-    has = run.data.params.items()
-    if run.info.experiment_id == experiment and (
-        has == parameters.items() or (is_left and has <= parameters.items())
-    ):
+    is_left, lacking = run.info.status == "RUNNING", parameters.items() - run.data.params.items()
+    is_part = run.data.params.items() <= parameters.items() and run.info.experiment_id == experiment
+    if is_part and (is_left or not lacking):  # what was interrupted is completed
         return before["run_id"]
     if is_left:
         client.set_terminated(before["run_id"], "KILLED")

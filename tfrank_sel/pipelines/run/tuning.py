@@ -29,6 +29,7 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.learning import instantiate
+from tfrank_sel.pipelines.run import registry
 from tfrank_sel.pipelines.run.execution import run
 from tfrank_sel.pipelines.run.plan import Plan
 from tfrank_sel.refusals import needed, received
@@ -146,8 +147,8 @@ class Study:
         """
         with self._alone():
             steps = Plan.of(Job.of(self.configuration, self.output / DATA)).steps
-            read = (steps[x].manifest.files for x in ("ingest", "train"))
-            now = {path: x.digest for files in read for path, x in files.items()}
+            files = {**steps["ingest"].manifest.files, **steps["train"].manifest.files}
+            now = {path: x.digest for path, x in files.items()}
             before = self._study.user_attrs.get(_FILES, now)
             for path in (*now, *before):
                 if now.get(path) != before.get(path):
@@ -279,10 +280,7 @@ class Study:
             progress = Progress(Console(quiet=True), on_epoch=on_epoch)
             for step in _STEPS:
                 run(configuration, folder, progress, only=step)
-        fits = json.loads((folder / "train" / "training.json").read_text(encoding="utf-8"))["ours"][
-            "fits"
-        ]
-        return statistics.mean(fit["validation_ndcg"] for fit in fits)
+        return statistics.mean(fit["validation_ndcg"] for fit in registry.learned(folder))
 
     def _share(self, configuration: Configuration, folder: Path) -> None:
         """Links the results of the steps of `data` into the folder of a trial, if they are the

@@ -22,7 +22,7 @@ from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature
 from tfrank_sel.locks import held, remove_empty
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.configuration import Override
+from tfrank_sel.pipelines.configuration import Configuration, Override
 from tfrank_sel.pipelines.configuration.data import Data
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
@@ -347,13 +347,11 @@ class _Score:
 def judge(
     model: str | Path,
     inputs: Inputs,
+    configuration: Configuration,
     progress: Progress,
     *,
     against: str | Path | None = None,
     metrics: str | Path | None = None,
-    gain: str | float,
-    seed: int,
-    metric: str,
     options: Options = None,
 ) -> Evaluation:
     """Evaluates a model on new lists, by slice and with intervals.
@@ -361,12 +359,11 @@ def judge(
     Args:
         model: Folder or URL of a SavedModel from `tfrank_sel.export`.
         inputs: Input files for both models: see `inputs`.
+        configuration: Its `evaluation.gain`, `training.seed` and `blessing.metric`: MRR is left out
+            if it is another and all labels are above 0.
         progress: Progress display.
         against: Folder or URL of another model to compare with; a random order if None.
         metrics: Path or URL of a file for the metrics, as JSON.
-        gain: Gain of NDCG, as in `ranking.gain_arguments`.
-        seed: Seed of the resampling and of the random order.
-        metric: A metric that is needed. MRR is otherwise left out if all labels are above 0.
         options: Options of Beam; None for this process.
 
     Raises:
@@ -388,9 +385,9 @@ def judge(
                 baseline,
                 lists,
                 str(folder),
-                seed=seed,
-                gain=gain,
-                has_irrelevant=metric == "MRR" or lists.has_irrelevant,
+                seed=configuration.training.seed,
+                gain=configuration.evaluation.gain,
+                has_irrelevant=configuration.blessing.metric == "MRR" or lists.has_irrelevant,
                 pipeline=runners.pipeline(options),
             )
             step.tell(f"{ingested.report['splits'][_SPLIT]['lists']} queries")
