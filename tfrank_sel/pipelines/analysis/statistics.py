@@ -163,15 +163,14 @@ class _Totals:
             self.compressed.mean,
             self.compressed.variance(),
         ]
+        # by the shortest number that is read as this float32
+        labels = {str(np.float32(x)).removesuffix(".0"): n for x, n in sorted(self.labels.items())}
         return Statistics(
             lists=sum(self.list_sizes.values()),
             items=sum(self.labels.values()),
             names=names,
             comparable_lists=self.comparable_lists,
-            # by the shortest number that is read as this float32
-            labels={
-                str(np.float32(x)).removesuffix(".0"): self.labels[x] for x in sorted(self.labels)
-            },
+            labels=labels,
             list_sizes=dict(sorted(self.list_sizes.items())),
             features={x: y.tolist() for x, y in zip(MEASURES, measures, strict=True)},
             histograms=[{int(b): int(row[b]) for b in np.flatnonzero(row)} for row in self.counts],
