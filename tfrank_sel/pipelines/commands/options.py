@@ -38,7 +38,7 @@ class Given:
     sets: Sequence[str]
 
     @property
-    def replaced(self) -> list[Override]:
+    def values(self) -> list[Override]:
         """The values of options and of `--set`."""
         return [*self.overrides, *map(Override.parse, self.sets)]
 
@@ -54,7 +54,7 @@ class Given:
         """
         kept = None if run is None else stores.join(run, folders.CONFIGURATION)
         is_there = kept is not None and (stores.is_file(kept) or stores.is_dir(kept))
-        return load(self.file or (kept if is_there else None), self.replaced, more)
+        return load(self.file or (kept if is_there else None), self.values, more)
 
     def check_read(self, *read: str) -> None:
         """Raises an error if an option, or `--set`, is of a key that a command does not read.
@@ -65,7 +65,7 @@ class Given:
         Raises:
             ConfigurationError: If there is such an option; the error names it.
         """
-        for override in self.replaced:
+        for override in self.values:
             key = ".".join(override.path)
             if not any(f"{key}.".startswith(f"{x}.") for x in read):
                 reason = f"is not read by this command, which reads {choices(key, read)}"

@@ -165,10 +165,10 @@ def is_tracked(job: Job) -> bool:
     """Whether the run as it is was logged to the end, if runs are logged."""
     if job.configuration.tracking.mlflow is None:
         return True
-    return tracked(job.path).get("state") == state(job)
+    return tracking(job.path).get("state") == state(job)
 
 
-def tracked(output: Path) -> dict[str, Any]:
+def tracking(output: Path) -> dict[str, Any]:
     """Returns what `tracking.json` of a run says; nothing if it is missing or damaged."""
     try:
         return dict(json.loads((output / TRACKED).read_text(encoding="utf-8")))

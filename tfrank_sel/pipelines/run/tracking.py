@@ -10,7 +10,7 @@ from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.files import folders, manifests
-from tfrank_sel.pipelines.run.plan import TRACKED, tracked
+from tfrank_sel.pipelines.run.plan import TRACKED, tracking
 from tfrank_sel.refusals import received
 
 try:
@@ -84,7 +84,7 @@ def _known(
     parameters: Mapping[str, str],
 ) -> str | None:
     """The MLflow run of the folder, if it exists with its experiment and parameters."""
-    before = tracked(output)
+    before = tracking(output)
     if before.get("uri") != uri:
         return None
     try:
