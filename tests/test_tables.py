@@ -134,7 +134,7 @@ def by_run(path, role, folder):
     columns = Columns(names["query"], "click", names["doc_id"], ("n",))
     inputs = Inputs([Source(str(path))], columns, {"train": 1.0})
     output = folder / f"run{len(list(folder.iterdir()))}"
-    made, _ = corrected(inputs, Clicks(position="position", session="session"), output)
+    made, *_ = corrected(inputs, Clicks(position="position", session="session"), output)
     shown = parquet.read_table(output / "shown.parquet")["query" if role == "query" else "item"]
     found = set(parquet.read_table(made.sources[0].path)["x"].to_pylist())
     assert found == set(shown.to_pylist())

@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+from tests.pipelines import second_run
 from tests.pipelines.test_main import invoke, small_set
 from tfrank_sel.data import letor
 from tfrank_sel.pipelines.ingestion import ingest
@@ -12,13 +13,17 @@ from tfrank_sel.pipelines.ingestion.inputs import Source
 
 @pytest.fixture(scope="session")
 def finished(shared):
-    """The folder of a small run of the default candidate, and what it printed."""
+    """The folder of a small run of the default candidate, what it printed, and the keys that each
+    of its steps read.
+    """
 
     def make(folder):
         options = ["--epochs", "2", "--batch-size", "8", "--set", "export.onnx=true"]
-        result = invoke(small_set(folder), folder / "out", *options)
+        with second_run.recorded() as reads:
+            result = invoke(small_set(folder), folder / "out", *options)
         assert result.exit_code == 0, (result.output, result.exception)
-        return {"stdout": result.stdout, "stderr": result.stderr}
+        of_steps = {step: sorted(keys) for step, keys in reads.items()}
+        return {"stdout": result.stdout, "stderr": result.stderr, "reads": of_steps}
 
     folder, told = shared("run", make)
     return folder / "out", types.SimpleNamespace(**told)

@@ -1,6 +1,7 @@
 """A click log as the data of a run: corrected labels, propensities, and logs that are refused."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -190,6 +191,61 @@ def test_a_log_of_repeated_queries_needs_sessions(log, tmp_path):
     with pytest.raises(ValueError, match="impressions of the split") as refused:
         by_clicks.compare(zeros, lists, folder, settings, gain="exponential", seed=0)
     assert not isinstance(refused.value, by_clicks.UnknownValueError)
+
+
+def test_an_error_is_no_log_without_a_value(log, tmp_path):
+    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"clicks.method": "pbm"})
+    assert done.exit_code == 0, done.output
+    ingested = tmp_path / "run" / "ingest"
+    shards = [str(x) for x in (ingested / "records").glob("test-*")]
+    schema = Schema.read(ingested / "layout.json")
+    lists = stored_lists.PackedLists(shards, data.FeatureSpec(len(schema.names)))
+    folder, settings = ingested / "clicks", Clicks(position="place", session="visit")
+
+    def scores(inputs, value=0.0):
+        return tf.fill(tf.shape(inputs["mask"]), value)
+
+    def compared(**named):
+        value = {"gain": "exponential", "seed": 0, **named}
+        return by_clicks.compare(value.pop("scorer", scores), lists, folder, settings, **value)
+
+    assert "clicks per session" in compared()[0]
+    shown = parquet.read_table(folder / "shown.parquet")
+    twice = shown.set_column(
+        shown.schema.get_field_index("session"), "session", pa.array(["1"] * len(shown))
+    )
+    first = shown.filter(pa.compute.equal(shown["position"], 1))
+    not_finite = functools.partial(scores, value=np.nan)
+    for table, scorer, message, is_unknown in (
+        (shown, not_finite, "scores of the model must be finite. Received: nan", False),
+        (twice, scores, "`position` must be unique within each `session`", False),
+        (first, scores, "all impressions of the split are at position 1", True),
+    ):
+        parquet.write_table(table, folder / "shown.parquet")
+        with pytest.raises(ValueError, match=message) as refused:
+            compared(scorer=scorer)
+        assert isinstance(refused.value, by_clicks.UnknownValueError) == is_unknown
+
+
+def test_sessions_that_are_named_must_have_an_item_at_each_position(log, tmp_path):
+    parquet.write_table(pa.table(log | {"visit": log["search"]}), tmp_path / "log.parquet")
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"clicks.method": "pbm"})
+    assert done.exit_code == 2
+    assert "`position` must be unique within each `session`. Received: " in done.stderr
+
+
+def test_rows_of_a_log_that_are_rejected_are_told_and_counted(log, tmp_path):
+    place = np.where(np.arange(len(log["place"])) < 7, 0.5, log["place"])
+    parquet.write_table(pa.table(log | {"place": place}), tmp_path / "log.parquet")
+    keys = {"clicks.method": "pbm", "data.allow_bad_lines": "9"}
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **keys)
+    assert done.exit_code == 0, done.output
+    assert "7 rejected: see clicks/dead_letters.jsonl" in done.stdout
+    ingested = tmp_path / "run" / "ingest"
+    letters = (ingested / "clicks" / "dead_letters.jsonl").read_text().splitlines()
+    rejected = json.loads((ingested / "ingest.json").read_text())["rejected"]
+    assert rejected["count"] == len(letters) == sum(rejected["rules"].values()) == 7
 
 
 def test_features_that_are_known_after_the_click_are_found_in_the_log(log, tmp_path):

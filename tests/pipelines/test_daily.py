@@ -100,7 +100,7 @@ def taken(stdout):
     [
         (["training.epochs=1"], "train is run again: training.epochs is 1, was 4", 4),
         (["blessing.min_value=0.01"], "push is run again: blessing.min_value is 0.01, was 0.0", 1),
-        (["gates.zero=fail"], "analyze is run again: gates.zero is 'fail', was 'warn'", 2),
+        (["gates.zero=fail"], "analyze is run again: gates.zero is 'fail', was 'warn'", 3),
     ],
 )
 def test_a_changed_run_goes_on_from_the_first_step_that_changed(copied, sets, reason, steps):

@@ -221,6 +221,7 @@ def test_rare_values_share_a_slice():
         "age above 2",
         "device a",
     ]
+    assert slicing.names(8, 11, {"age": np.nan, "device": b"a"})[3] == "age (missing)"
     assert [band(count, FREQUENCIES) for count in (1, 2, 1000)] == ["1", "2-10", "101+"]
 
 

@@ -13,8 +13,9 @@ from tfrank_sel.data.lists import Lists, adjacent
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.table import Table
 from tfrank_sel.features import Number
+from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.ingestion import findings, ingest, stored_lists
-from tfrank_sel.pipelines.ingestion.inputs import expand
+from tfrank_sel.pipelines.ingestion.inputs import Source, expand
 
 FILES = {
     "letor": ("?.txt*", None),
@@ -141,6 +142,30 @@ def test_the_report_counts_what_is_doubtful(tmp_path):
     told = list(ingest.summary(done.report))
     assert told[0] == "train: 2 conflicting lists"
     assert told[1].startswith("1 queries occur more than once")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_queries_of_two_splits_are_told_with_the_files_of_both(tmp_path, others):
+    for name, first in (("train", 0), ("test", 3), ("more", 10)):
+        rows = (f"q{q},{q % 2 + i},{i}" for q in range(first, first + 5) for i in range(2))
+        text = "\n".join(["query_id,relevance,x", *rows])
+        (tmp_path / f"{name}.csv").write_text(f"{text}\n")
+    named = [("train", "train"), ("test", "test"), *[("more", "test")] * others]
+    inputs = ingest.Inputs(
+        [Source(str(tmp_path / f"{name}.csv"), split) for name, split in named],
+        Columns(features=("x",)),
+    )
+    layout = inputs.schema()
+    done = ingest.ingest(inputs, layout, tmp_path / "out")
+    both = [f"{tmp_path}/{x}.csv" for x in ("test", "train")]
+    both[0] += " and 1 others" if others else ""
+    duplicates = done.report["duplicate_queries"]
+    assert duplicates["count"] == 2
+    assert [sorted(x) for x in duplicates["first"]] == [both, both]
+    assert done.report["shared_queries"] == {"test": 2}
+    assert leakage.shared_queries(done.shards, layout.spec) == {"test": 2}
+    again = {**done.shards, "train": [*done.shards["train"], *done.shards["test"]]}
+    assert leakage.shared_queries(again, layout.spec) == {"test": 5 + 5 * others}
 
 
 BAD_LETOR = (

@@ -1,5 +1,6 @@
 """Statistics of parts, and of the whole that they add up to."""
 
+import collections
 import functools
 import itertools
 import operator
@@ -11,6 +12,7 @@ from hypothesis import given, settings, strategies
 from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Category, Number, Set
+from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
 from tfrank_sel.pipelines.ingestion import stored_lists
 
@@ -113,3 +115,53 @@ def test_a_file_that_holds_no_statistics_is_named(tmp_path):
             data.InputError, match=r"train\.json: expected statistics in the format"
         ):
             Statistics.load(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "texts"),
+    [
+        ([1_000_000, 1_000_001, 1_000_001], {"1e+06": 1, "1.000001e+06": 2}),
+        ([0.1234567, 0.12345671, 0.5], {"0.1234567": 1, "0.12345671": 1, "0.5": 1}),
+        ([-0.0, 0.0, 2.0], {"0": 2, "2": 1}),
+        ([1e-30, 1e30], {"1e-30": 1, "1e+30": 1}),
+    ],
+)
+def test_labels_are_counted_as_they_are(labels, texts):
+    one = found([(np.array(labels), np.zeros([len(labels), 2]), np.full([len(labels), 3], ""))])
+    assert one.labels == texts
+    assert one.items == len(labels)
+    assert (one + one).labels == {text: 2 * count for text, count in texts.items()}
+
+
+def test_many_labels_are_counted_to_fewer_digits_in_any_parts():
+    random = np.random.default_rng(0)
+    labels = np.exp(random.normal(size=60_000)).astype(np.float32)
+    parts = [
+        found([(x, np.zeros([len(x), 2]), np.full([len(x), 3], "a"))])
+        for x in np.split(labels, [7_000, 30_000])
+    ]
+    whole = found([(labels, np.zeros([len(labels), 2]), np.full([len(labels), 3], "a"))])
+    for order in (parts, parts[::-1]):
+        total = functools.reduce(operator.add, order).labels
+        # but for the ends of the parts, which are exact
+        assert len({*total.items()} ^ {*whole.labels.items()}) <= 4 * len(parts)
+    values, counts = np.array([(float(x), n) for x, n in whole.labels.items()]).T
+    assert sketches.MOST / 2 < len(values) <= sketches.MOST
+    assert counts.sum() == whole.items == len(labels)
+    assert (values.min(), values.max()) == (
+        pytest.approx(labels.min(), rel=1e-7),
+        pytest.approx(labels.max(), rel=1e-7),
+    )
+    counted = np.repeat(values, counts.astype(int))
+    np.testing.assert_allclose(counted, np.sort(labels), rtol=2e-3)
+
+
+def test_the_time_to_count_labels_is_linear_in_their_number():
+    """By the values that are counted again, not by a clock."""
+    counter, seen = collections.Counter(), []
+    for block in np.split(np.random.default_rng(0).random(200_000).astype(np.float32), 20):
+        counter.update(block.tolist())
+        seen.append(len(counter))
+        counter = sketches.few(counter)
+    assert max(seen) <= sketches.MOST + 10_000
+    assert counter.total() == 200_000

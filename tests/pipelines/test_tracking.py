@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests import refusals
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import Override, load
-from tfrank_sel.pipelines.configuration.section import absolute
+from tfrank_sel.pipelines.configuration.section import absolute_uri
 from tfrank_sel.pipelines.run import tracking
 
 
@@ -59,7 +59,7 @@ def test_each_epoch_of_each_loss_is_a_step(client, tracked):
 
 def test_a_run_that_is_logged_again_stays_one_run(client, tracked):
     before = logged(client, tracked)
-    told = tracking.log(load(tracked / "config.toml"), tracked)
+    told = tracking.log(load(tracked / "config.toml"), tracked, "")
     assert before.info.run_id in told
     after = logged(client, tracked)
     assert (after.data.params, after.data.metrics) == (before.data.params, before.data.metrics)
@@ -72,7 +72,7 @@ def test_another_configuration_is_another_run_of_mlflow(client, tracked, tmp_pat
     output = tmp_path / "out"
     shutil.copytree(tracked, output)
     sets = ["training.learning_rate=0.5", "tracking.experiment=other"]
-    tracking.log(load(output / "config.toml", map(Override.parse, sets)), output)
+    tracking.log(load(output / "config.toml", map(Override.parse, sets)), output, "")
     run = logged(client, output)
     assert run.info.run_id != logged(client, tracked).info.run_id
     assert run.data.params["training.learning_rate"] == "0.5"
@@ -108,5 +108,12 @@ def test_what_cannot_be_logged_is_an_error_of_a_line(
     assert line in result.stderr
 
 
-def test_a_file_is_found_from_any_folder(tracked):
-    assert absolute("sqlite:///mlflow.db") == f"sqlite:///{tracked.parent}/mlflow.db"
+def test_a_file_is_found_from_any_folder_and_a_server_is_no_folder(tracked):
+    here = tracked.parent
+    uris = {"sqlite:///x.db": f"sqlite:///{here}/x.db", "runs/x": f"{here}/runs/x"}
+    uris |= {"file:./x": f"file:{here}/x", "databricks.x": f"{here}/databricks.x"}
+    servers = ("databricks", "databricks-uc", "databricks://x", "uc:http://x", "http://x:1/y")
+    others = (*servers, "file:///x/y", "postgresql+psycopg2://u@h/x", "/x")
+    for uri, expected in {**uris, **dict.fromkeys(others)}.items():
+        absolute = load(overrides=[Override("tracking.mlflow", uri, uri)]).absolute()
+        assert absolute.tracking.mlflow == absolute_uri(uri) == (expected or uri)

@@ -166,6 +166,28 @@ def test_a_study_keeps_its_configuration(study):
     )
 
 
+def test_a_study_keeps_its_gain_and_the_content_of_its_files(study, tmp_path, monkeypatch):
+    output = tmp_path / "out"
+    shutil.copytree(study[0], output)
+    result, _ = tune(output, "--set", "evaluation.gain=linear")
+    assert result.exit_code == 2
+    assert "evaluation.gain must not change within a study" in result.stderr
+    path = load(output / "config.toml").data.train[0]
+    copy = tmp_path / "train.txt.gz"
+    shutil.copy(path, copy)
+    try:
+        shutil.copy(load(output / "config.toml").data.test[0], path)
+        result, _ = tune(output)
+    finally:
+        shutil.copy(copy, path)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"{path}: must not change within a study; use another folder for a new study. "
+        "Received: a changed file\n"
+    )
+    assert tune(output)[0].exit_code == 0
+
+
 def test_a_trial_that_is_pruned_leaves_nothing_of_its_training(study, tmp_path, monkeypatch):
     output = tmp_path / "out"
     shutil.copytree(study[0], output)

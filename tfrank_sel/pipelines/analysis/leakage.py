@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfrank_sel import data
 from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Anomaly, broken
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion import findings, stored_lists
 
 PAIRS = 100  # fewer may agree by chance
 LONGEST = 50  # items of a list that are compared
@@ -210,6 +212,22 @@ def of_texts(texts: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> np.nda
 def read(path: Path) -> list[Anomaly]:
     """Returns the leaks among the written anomalies of a split."""
     return [Anomaly(**x) for x in folders.read_json(path) if x["rule"] == "leak"]
+
+
+def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) -> dict[str, int]:
+    """Counts the lists of each split whose query is in the training split too.
+
+    Args:
+        shards: TFRecord files of the packed layout, of each split.
+        spec: Names of the parts and number of features.
+    """
+    queries = {}
+    for split, own in shards.items():
+        batches = stored_lists.serialized_batches(own)
+        ids = (x for y in batches for x in stored_lists.context(y, spec, {})[spec.query_id])
+        queries[split] = np.array([findings.hash_of(x.decode()) for x in ids], np.uint64)
+    train = queries.pop("train")
+    return {x: n for x, own in queries.items() if (n := int(np.isin(own, train).sum()))}
 
 
 def of_splits(

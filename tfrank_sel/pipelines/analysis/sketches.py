@@ -7,8 +7,11 @@ data are merged exactly by addition. Values below `2**-32` in absolute value cou
 values beyond `2**32` are in the last bins.
 """
 
+import collections
+
 import numpy as np
 
+MOST = 10_000  # different values that are counted one by one
 _HALF = 512  # bins of each sign: 64 exponents of 8 each
 _SMALLEST = 95 << 3  # exponent -32, biased, and a mantissa of zeros
 NUM_BINS = 2 * _HALF
@@ -79,3 +82,25 @@ def middles() -> np.ndarray:
     middle = low + 2.0 ** ((magnitude >> 3) - 36)
     middle[0] = 0.0
     return np.concatenate([-middle[::-1], middle])
+
+
+def few(counted: collections.Counter[float]) -> collections.Counter[float]:
+    """Returns counts of at most about `MOST` different values.
+
+    If there are more, all but the lowest and the highest lose as many bits of their float32
+    mantissa, towards zero, as are needed. What is counted in parts and merged loses the same bits,
+    but for the ends of the parts.
+
+    Args:
+        counted: Count of each finite value.
+    """
+    if len(counted) <= MOST:
+        return counted
+    values, counts = np.array([*counted.items()]).T
+    bits, mask, places = values.astype(np.float32).view(np.uint32), np.uint32(0xFFFFFFFF), values
+    is_end = (values == values.min()) | (values == values.max())
+    while len(places) > MOST:
+        mask <<= np.uint32(1)
+        places, inverse = np.unique(np.where(is_end, bits, bits & mask), return_inverse=True)
+    sums = np.bincount(inverse, counts).astype(np.int64).tolist()
+    return collections.Counter(dict(zip(places.view(np.float32).tolist(), sums, strict=True)))

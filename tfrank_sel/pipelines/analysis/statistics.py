@@ -46,7 +46,8 @@ class Statistics:
         items: Number of items.
         names: Names of the numeric columns in `features` and `histograms`: see `Feature.columns`.
         comparable_lists: Number of lists with two different labels, from which a model can learn.
-        labels: Number of items of each label; keys are numbers as text (`"2"`).
+        labels: Number of items of each label; keys are numbers as text (`"2"`). Of more than
+            `sketches.MOST` different ones, see `sketches.few`.
         list_sizes: Number of lists of each size.
         features: For each measure, its value for each feature: `min`, `mean`, `max`, `std`,
             `zeros` and `missing` (counts), the percentiles `p01`, `p25`, `p50`, `p75` and `p99` to
@@ -142,7 +143,7 @@ class _Totals:
     counts: np.ndarray
     plain: Moments
     compressed: Moments
-    labels: collections.Counter[str]
+    labels: collections.Counter[float]
     texts: dict[str, collections.Counter[str]]
 
     def statistics(self, names: list[str]) -> Statistics:
@@ -162,12 +163,14 @@ class _Totals:
             self.compressed.mean,
             self.compressed.variance(),
         ]
+        # by the shortest number that is read as this float32
+        labels = {str(np.float32(x)).removesuffix(".0"): n for x, n in sorted(self.labels.items())}
         return Statistics(
             lists=sum(self.list_sizes.values()),
             items=sum(self.labels.values()),
             names=names,
             comparable_lists=self.comparable_lists,
-            labels=dict(sorted(self.labels.items(), key=lambda entry: float(entry[0]))),
+            labels=labels,
             list_sizes=dict(sorted(self.list_sizes.items())),
             features={x: y.tolist() for x, y in zip(MEASURES, measures, strict=True)},
             histograms=[{int(b): int(row[b]) for b in np.flatnonzero(row)} for row in self.counts],
@@ -217,7 +220,7 @@ class Summary:
         of_list, is_item = np.repeat(np.arange(len(items.sizes)), items.sizes), ~np.isnan(labels)
         first = labels[np.repeat(np.cumsum(items.sizes) - items.sizes, items.sizes)]
         sizes = np.bincount(of_list[is_item], minlength=len(items.sizes))
-        grades, of_grade = np.unique(labels[is_item], return_counts=True)
+        grades, of_grade = np.unique(labels[is_item] + 0.0, return_counts=True)  # -0 is 0
         return _Totals(
             comparable_lists=len(np.unique(of_list[is_item & (labels != first)])),
             list_sizes=collections.Counter(sizes.tolist()),
@@ -228,9 +231,7 @@ class Summary:
             counts=sketches.counts(rows),
             plain=Moments.of(rows),
             compressed=Moments.of(compressed(rows)),
-            labels=collections.Counter(
-                {f"{x:g}": int(n) for x, n in zip(grades, of_grade, strict=True)}
-            ),
+            labels=collections.Counter(dict(zip(grades.tolist(), of_grade.tolist(), strict=True))),
             texts=dict(summary.by_feature(np.asarray(items.texts), self.features)),
         )
 
@@ -242,7 +243,9 @@ def columns(items: Lists, features: Mapping[str, Feature]) -> np.ndarray:
 
 
 def _merged(totals: _Totals, other: _Totals) -> _Totals:
-    texts = totals.texts  # in place: it may be large, and Beam allows it
+    # in place: they may be large, and Beam allows it
+    texts, labels = totals.texts, totals.labels
+    labels.update(other.labels)
     for name, counts in other.texts.items():
         texts.setdefault(name, collections.Counter()).update(counts)
         texts[name] = _few(texts[name])
@@ -256,7 +259,7 @@ def _merged(totals: _Totals, other: _Totals) -> _Totals:
         totals.counts + other.counts,
         totals.plain.merged(other.plain),
         totals.compressed.merged(other.compressed),
-        totals.labels + other.labels,
+        sketches.few(labels),
         texts,
     )
 
@@ -302,7 +305,7 @@ def _totals_of(source: Statistics, names: Sequence[str], texts: Sequence[str]) -
         compressed=Moments(
             count, of("compressed_mean", 0.0), count * of("compressed_variance", 0.0)
         ),
-        labels=collections.Counter(source.labels),
+        labels=collections.Counter({float(np.float32(x)): n for x, n in source.labels.items()}),
         texts={name: collections.Counter(source.texts.get(name, nothing)) for name in texts},
     )
 

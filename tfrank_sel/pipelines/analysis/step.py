@@ -108,9 +108,11 @@ def analyze(
         leaks |= {x.feature: x for x in _leaks(splits["train"], gates)}
         of_train += leaks.values()
         report = folders.read_json(job.path / "ingest" / "ingest.json")
-        lists = {split: counts["lists"] for split, counts in report["splits"].items()}
-        shared = leakage.of_splits(report.get("shared_queries", {}), lists, gates)
-        for split, more in shared.items():
+        shared = report.get("shared_queries", {})
+        if earlier:  # whose lists the report does not count
+            shared = leakage.shared_queries({x: y.shards for x, y in splits.items()}, spec)
+        lists = {split: summary.lists for split, summary in summaries.items()}
+        for split, more in leakage.of_splits(shared, lists, gates).items():
             anomalies_of_schema[split] += more
         for split, all_ in anomalies_of_schema.items():
             _tell(split, all_, folder, step)

@@ -14,7 +14,13 @@ from tfrank_sel import commandline
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, Override, load
-from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind, option_name, split
+from tfrank_sel.pipelines.configuration.section import (
+    REPEATED,
+    choices,
+    is_kind,
+    option_name,
+    split,
+)
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.refusals import received
 
@@ -37,18 +43,39 @@ class Given:
     overrides: Sequence[Override]
     sets: Sequence[str]
 
-    def load(self, run: str | Path | None = None) -> Configuration:
+    @property
+    def values(self) -> list[Override]:
+        """The values of options and of `--set`."""
+        return [*self.overrides, *map(Override.parse, self.sets)]
+
+    def load(self, run: str | Path | None = None, more: Sequence[Override] = ()) -> Configuration:
         """Reads the configuration.
 
         Args:
             run: Folder or URL of a run, whose configuration is the file if there is no other.
+            more: Defaults of keys, as in `configuration.load`.
 
         Raises:
             ConfigurationError: As `configuration.load`.
         """
         kept = None if run is None else stores.join(run, folders.CONFIGURATION)
-        file = kept if self.file is None and kept and stores.is_file(kept) else self.file
-        return load(file, [*self.overrides, *map(Override.parse, self.sets)])
+        is_there = kept is not None and (stores.is_file(kept) or stores.is_dir(kept))
+        return load(self.file or (kept if is_there else None), self.values, more)
+
+    def check_read(self, *read: str) -> None:
+        """Raises an error if an option, or `--set`, is of a key that a command does not read.
+
+        Args:
+            *read: The keys that it reads.
+
+        Raises:
+            ConfigurationError: If there is such an option; the error names it.
+        """
+        for override in self.values:
+            key = ".".join(override.path)
+            if not any(f"{key}.".startswith(f"{x}.") for x in read):
+                reason = f"is not read by this command, which reads {choices(key, read)}"
+                raise ConfigurationError(key, reason, override.origin)
 
 
 def _as_it_is(value: Any) -> Any:

@@ -51,6 +51,8 @@ def list_runs(
 
 
 def _published(run: registry.RunSummary) -> str:
+    if run.damage is not None:
+        return f"damaged: {run.damage}"
     if run.unfinished:
         return f"unfinished: {', '.join(run.unfinished)}"
     return f"version {run.version}" if run.blessed else "no"

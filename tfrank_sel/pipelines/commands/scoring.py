@@ -31,6 +31,7 @@ DocId: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Name of the item identifier; that of the model if unset."),
 ]
+OF_EVALUATION = ("data.label", "data.slice_by", "evaluation.gain", "training.seed")
 OF_FILES = ("data.query", "data.format", "data.adjacent", "data.allow_bad_lines", "beam.runner")
 
 
@@ -68,20 +69,27 @@ def evaluate(
         reason = "Expected --output, or --model and --data"
         raise ConfigurationError("", received(reason, "neither of them, or options of both"))
     if output is not None:
+        of_model = {"--against": against, "--metrics": metrics, "--doc-id": doc_id}
+        if unread := next((x for x, value in of_model.items() if value is not None), ""):
+            raise ConfigurationError(unread, received("needs --model", f"--output {output}"))
         execute(output, given, only="evaluate")
         return
     assert model is not None
-    configuration = _checked(given)
+    given.check_read(*OF_FILES, *OF_EVALUATION, "blessing.metric", "beam.options")
+    named = _checked(given).data
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
         from tfrank_sel.pipelines import runners, scoring
         from tfrank_sel.pipelines.reporting import tables
 
-    console, named = Terminal(), configuration.data
     models = [model, *([] if against is None else [against])]
+    inputs = scoring.inputs(models, data or (), named, label=named.label, doc_id=doc_id)
+    configuration = given.load(more=scoring.settings(model))
+    console = Terminal()
     evaluation = scoring.judge(
         model,
-        scoring.inputs(models, data or (), named, label=named.label, doc_id=doc_id),
+        inputs,
+        configuration,
         Progress(console),
         against=against,
         metrics=metrics,

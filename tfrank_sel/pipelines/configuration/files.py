@@ -84,7 +84,9 @@ def assigned(key: str, text: str) -> str:
 
 
 def load(
-    path: str | os.PathLike[str] | None = None, overrides: Iterable[Override] = ()
+    path: str | os.PathLike[str] | None = None,
+    overrides: Iterable[Override] = (),
+    defaults: Iterable[Override] = (),
 ) -> Configuration:
     """Reads a configuration.
 
@@ -92,6 +94,7 @@ def load(
         path: A TOML file; None for the defaults.
         overrides: Values that replace those of the file. An override of the `class` of a table
             below a section replaces the whole table; an override of a list replaces the list.
+        defaults: Values of keys that neither the file nor an override has.
 
     Raises:
         ConfigurationError: If the file cannot be read, or a key or value is invalid: one line for
@@ -103,6 +106,8 @@ def load(
         [{'class': 'LambdaLoss'}]
     """
     values: dict[str, Any] = Configuration().model_dump(by_alias=True, exclude_none=True)
+    for default in defaults:
+        _set(values, default.path, default.value)
     read = {} if path is None else _read(path)
     for section, value in read.items():
         tables = isinstance(values.get(section), dict) and isinstance(value, dict)

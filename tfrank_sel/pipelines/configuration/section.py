@@ -14,7 +14,7 @@ from tfrank_sel import kept
 from tfrank_sel.arguments import MOST_NAMED
 from tfrank_sel.refusals import nearest, received
 
-PATH, REPEATED = "path", "repeated"  # kinds of values, in the annotation of a field
+PATH, REPEATED, URI = "path", "repeated", "uri"  # kinds of values, in the annotation of a field
 
 
 def _as_list(value: Any) -> Any:
@@ -98,16 +98,21 @@ def is_kind(field: FieldInfo, kind: str) -> bool:
 
 
 def absolute(path: str) -> str:
-    """Returns the same path or URL for any working directory, also of an SQLite database.
+    """Returns the same path or URL for any working directory."""
+    return path if "://" in path else os.path.abspath(path)
+
+
+def absolute_uri(uri: str) -> str:
+    """Returns the same tracking URI of MLflow for any working directory.
 
     Example:
-        >>> absolute("sqlite:////srv/mlflow.db"), absolute("http://localhost:5000")
+        >>> absolute_uri("sqlite:////srv/mlflow.db"), absolute_uri("http://localhost:5000")
         ('sqlite:////srv/mlflow.db', 'http://localhost:5000')
+        >>> absolute_uri("databricks"), absolute_uri("file:/srv/mlruns")
+        ('databricks', 'file:/srv/mlruns')
     """
-    scheme, separator, rest = path.rpartition("sqlite:///")
-    if separator and not scheme:
-        return f"{separator}{os.path.abspath(rest)}"
-    return path if "://" in path else os.path.abspath(path)
+    local = re.match(r"sqlite:///|file:(?!/)|(?!databricks(-uc)?$|[a-z][a-z0-9+.-]*:)", uri)
+    return uri if local is None else f"{local[0]}{os.path.abspath(uri[local.end() :])}"
 
 
 class ConfigurationError(ValueError):

@@ -12,12 +12,14 @@ from tfrank_sel.arguments import AT_LEAST_0, POSITIVE, Count, Natural, Share
 from tfrank_sel.pipelines.configuration.data import Beam, Clicks, Data, Gates
 from tfrank_sel.pipelines.configuration.section import (
     PATH,
+    URI,
     ConfigurationError,
     Names,
     Path,
     Paths,
     Section,
     absolute,
+    absolute_uri,
     fields,
     is_kind,
     key,
@@ -132,7 +134,7 @@ class Serving(Section):
 class Tracking(Section):
     """Tracking server to which each run is logged, in addition to its folder."""
 
-    mlflow: Path | None = key(
+    mlflow: Annotated[str, URI] | None = key(
         None,
         "MLflow tracking URI; runs are not logged if unset.",
         examples=["sqlite:///mlflow.db"],
@@ -257,6 +259,8 @@ def _absolute(section: _AnySection) -> _AnySection:
             changed[name] = _absolute(value)
         elif is_kind(field, PATH) and isinstance(value, str):
             changed[name] = absolute(value)
+        elif is_kind(field, URI) and value is not None:
+            changed[name] = absolute_uri(value)
         elif is_kind(field, PATH) and isinstance(value, list):
             changed[name] = list(map(absolute, value))
     return section.model_copy(update=changed)

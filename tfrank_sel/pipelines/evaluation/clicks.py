@@ -17,6 +17,7 @@ from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricCompar
 from tfrank_sel.pipelines.ingestion import findings, stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES, SHOWN
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, StoredLists
+from tfrank_sel.refusals import refusal
 
 _QUERIES = 256  # evaluated at once
 
@@ -51,8 +52,10 @@ def compare(
         share of the impressions.
 
     Raises:
-        UnknownValueError: If the log has no sessions, or otherwise does not tell the value.
-        ValueError: If less than half of its rows are items of the split.
+        UnknownValueError: If the log does not tell the value: it has no sessions, only one or only
+            counts, one position, or no item at several positions.
+        ValueError: If less than half of its rows are items of the split, a score is not finite, or
+            a session that is named has two items at one position.
     """
     scores = pa.concat_tables(_scores(scorer, lists))
     shown = parquet.read_table(folder / SHOWN)
@@ -62,10 +65,15 @@ def compare(
     tell_partners("impressions of the split", has_score.to_numpy(), "its items")
     table = joined.filter(has_score)
     score = table["score"].to_numpy()
-    loaded = clicks.Propensities.load(folder / PROPENSITIES)
+    if not np.isfinite(score).all():
+        raise refusal("the scores of the model must be finite", score[~np.isfinite(score)][0])
+    if len(positions := table["position"].unique()) < 2:
+        raise UnknownValueError(f"all impressions of the split are at position {positions[0]}")
+    log = clicks.Log.of(table, session="session")
+    if settings.session is not None and settings.shown is None:
+        log.check_sessions()  # before what is raised of a log that does not tell the value
+    loaded = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
     try:
-        log = clicks.Log.of(table, session="session")
-        loaded = loaded.nearest(log.positions)
         values = clicks.reordered(log, loaded, score, least=settings.least, seed=seed)
     except ValueError as error:
         raise UnknownValueError(str(error)) from error

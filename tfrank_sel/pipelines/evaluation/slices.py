@@ -83,6 +83,9 @@ class Slicing:
             frequency = band(self.repeated.get(query, 1), FREQUENCIES)
             names.append(f"query_frequency {frequency}")
         for name, edges in self.edges.items():
+            if np.isnan(context[name]):
+                names.append(f"{name} (missing)")
+                continue
             above = int(np.searchsorted(edges, context[name]))
             low = f"above {edges[above - 1]:.4g}" if above else ""
             high = f"up to {edges[above]:.4g}" if above < len(edges) else ""

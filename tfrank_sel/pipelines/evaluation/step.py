@@ -22,6 +22,7 @@ from tfrank_sel.pipelines.evaluation import clicks, evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricComparison
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
+from tfrank_sel.pipelines.ingestion.clicks import SHOWN
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer
 from tfrank_sel.pipelines.runners import Options
@@ -115,7 +116,7 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
 
 
 def _by_clicks(
-    job: Job, step: Activity, scorer: Scorer, test: DataSplit
+    job: Job, step: Activity, scorer: Scorer, own: DataSplit
 ) -> Mapping[str, MetricComparison]:
     """Our model against the order of the log; none if the log does not tell its value."""
     settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
@@ -123,7 +124,7 @@ def _by_clicks(
         with told(step.tell):
             comparisons, effective = clicks.compare(
                 scorer,
-                test,
+                own,
                 folder,
                 job.configuration.clicks,
                 gain=settings.gain,
@@ -133,6 +134,8 @@ def _by_clicks(
         hint = "" if job.configuration.clicks.session else ". Name clicks.session"
         step.tell(f"no value of the new order: {error}{hint}")
         return {}
+    except ValueError as error:
+        raise data.InputError(str(folder / SHOWN), str(error)) from error
     line = comparisons[PER_SESSION].told(PER_SESSION, "logged order")
     step.tell(f"{line}; {effective:.0%} of the impressions are effective")
     return comparisons
@@ -145,6 +148,7 @@ def evaluate(
     *,
     scores: Mapping[str, Scorer],
     splits: Mapping[str, DataSplit],
+    own: DataSplit,
     settings: Settings,
     options: Options,
 ) -> None:
@@ -156,6 +160,7 @@ def evaluate(
         folder: Folder to write to.
         scores: Scoring function of each trained candidate.
         splits: The splits.
+        own: The lists of the test split that this run ingested, to which its log belongs.
         settings: Settings of training, with seed and gain.
         options: Options of Beam; None for this process.
     """
@@ -181,5 +186,5 @@ def evaluate(
             step.tell(compared[metric].told(metric, name))
         step.tell(f"slices: {len(scored.slices) - 1}")
         if job.configuration.clicks.position is not None:
-            scored = dataclasses.replace(scored, clicks=_by_clicks(job, step, scores["ours"], test))
+            scored = dataclasses.replace(scored, clicks=_by_clicks(job, step, scores["ours"], own))
         folders.write_json(folder / "metrics.json", scored.figures())

@@ -165,17 +165,16 @@ class Written:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise folders.replaced(path, step, f"{type(error).__name__}: {error}") from error
 
-    def change(self, now: Manifest, configuration: Mapping[str, Any]) -> str:
+    def change(self, now: Manifest, before: Manifest) -> str:
         """Describes why the step must run again; an empty text if it is up to date.
 
         Args:
             now: The inputs that it would have.
-            configuration: The values that it had, and those of keys that its version did not have.
+            before: Those that it had, and what its version did not know.
         """
-        before, now = self.inputs.stored, now.stored
-        configuration = kept.address(configuration)
+        before, now = before.stored, now.stored
         for key, value in now.configuration.items():
-            for name, old, new in differences(key, configuration.get(key), value):
+            for name, old, new in differences(key, before.configuration.get(key), value):
                 return f"{name} is {new!r}, was {old!r}"
         for path in (*now.files, *before.files):
             old, new = (x.files.get(path) for x in (before, now))

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -28,7 +29,7 @@ _FIRST = 50_000
 
 def corrected(
     inputs: Inputs, settings: Clicks, folder: Path, tell: Callable[[str], object] = print
-) -> tuple[Inputs, clicks.Propensities]:
+) -> tuple[Inputs, clicks.Propensities, dict[str, Any]]:
     """Writes the tables of a log with labels without position bias, one file for each split.
 
     The propensities are those of the training files, which are written, too. So are the log that
@@ -41,11 +42,12 @@ def corrected(
         tell: Shows a line.
 
     Returns:
-        The inputs with the written files, and the propensities.
+        The inputs with the written files, the propensities, and the counts of rejected rows, as
+        `findings.keep_dead_letters`.
 
     Raises:
         InputError: If a file is no table or lacks a column, or the log does not identify the
-            propensities.
+            propensities, or a session that is named has two items at one position.
     """
     columns = inputs.columns
     named = {"query": columns.query, "item": columns.doc_id, "click": columns.label}
@@ -57,12 +59,14 @@ def corrected(
     learned, sources = min(paths, key=lambda split: split not in (None, "train")), []
     folder.mkdir(parents=True)
     allowed, letters = inputs.allow_bad_lines, list[Rejected]()
-    rejected = letters if allowed else None  # or else the first one is the error
+    kept = letters if allowed else None  # or else the first one is the error
     figures = {
-        split: read(files, roles, optional=(), others=True, format=inputs.format, rejected=rejected)
+        split: read(files, roles, optional=(), others=True, format=inputs.format, rejected=kept)
         for split, files in paths.items()
     }
-    allowed -= findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
+    rejected = findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)
+    if rejected["count"]:
+        tell(f"{rejected['count']} rejected: see {folder.name}/dead_letters.jsonl")
     try:
         log = clicks.Log.of(figures[learned])
         unconnected = settings.unconnected
@@ -84,14 +88,17 @@ def corrected(
                 parquet.write_table(made, path)
             sources.append(Source(str(path), split))
             if split in (None, "test"):
+                if settings.session is not None and settings.shown is None:
+                    log.check_sessions()  # the value of the new order is that of sessions
                 _keep(table, folder / SHOWN)
     except InputError:
         raise
     except ValueError as error:
         reason = f"as a log of clicks (clicks.method {settings.method}): {error}"
         raise InputError(paths[learned][0], reason) from error
+    allowed -= rejected["count"]
     made_of = dataclasses.replace(inputs, sources=sources, format=None, allow_bad_lines=allowed)
-    return made_of, propensities
+    return made_of, propensities, rejected
 
 
 def _numbers(inputs: Inputs) -> set[str]:

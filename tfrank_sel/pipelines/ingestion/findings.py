@@ -154,7 +154,7 @@ class Repeated:
         starts = np.flatnonzero(np.diff(places[:, 0], prepend=~places[:1, 0]))
         sizes = np.diff(starts, append=len(places))
         first = [
-            places[start : start + min(size, SHOWN), 1:].tolist()
+            [(split[i].item(), *places[i, 1:].tolist()) for i in range(start, start + size)[:SHOWN]]
             for start, size in zip(starts[sizes > 1][:SHOWN], sizes[sizes > 1], strict=False)
         ]
         shared = split[np.isin(places[:, 0], places[split == "train", 0]) & (split != "train")]
@@ -190,6 +190,13 @@ class Places:
         self.sources = sources
         self.lists = {(source, part): count for source, part, count in lists}
 
+    def of_split(self, split: str, *place: int) -> str:
+        """Describes the place of a list: the files of its split if its rows were grouped."""
+        if place[1]:
+            return self((place[0], place[1])).place
+        first, *others = (x.path for x in self.sources if x.split in (None, split))
+        return f"{first} and {len(others)} others" if others else first
+
     def __call__(self, place: Place) -> Rejected:
         """Returns the place as a rejected unit without a reason."""
         source, (part, number) = place[0], divmod(place[1], LISTS)
@@ -220,6 +227,12 @@ def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> 
     return {"count": count, "rules": dict(rules)}
 
 
+def rejections(*counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the sums of results of `keep_dead_letters`."""
+    rules = sum((collections.Counter[str](x["rules"]) for x in counts), collections.Counter[str]())
+    return {"count": sum(x["count"] for x in counts), "rules": dict(rules)}
+
+
 def _refused(first: list[Rejected], count: int, allowed: int) -> data.InputError:
     lines = [first[0].reason, *(f"{unit.place}: {unit.reason}" for unit in first[1:])]
     if count > 1:
@@ -244,7 +257,7 @@ def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowe
 
 def duplicates(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:
     """Counts the queries that occur more than once, and returns the places of the first ones."""
-    first = [[places(x).place for x in pair] for part in repeated for pair in part["first"]]
+    first = [[places.of_split(*x) for x in pair] for part in repeated for pair in part["first"]]
     return {"count": sum(part["count"] for part in repeated), "first": first[:SHOWN]}
 
 

@@ -7,7 +7,7 @@ from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import clicks
+from tfrank_sel.pipelines.ingestion import clicks, findings
 from tfrank_sel.pipelines.ingestion.ingest import ingest as convert, summary
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Job, Source
 from tfrank_sel.pipelines.ingestion.stored_lists import Earlier
@@ -34,12 +34,14 @@ def ingest(
         earlier: The run that this one continues; its records are linked to `earlier/`.
         options: Options of Beam; None for this process.
     """
-    seed, mirror = job.configuration.training.seed, job.mirror
-    inputs = job.inputs or synthesise(folder / "synthetic", seed, progress)
+    training, mirror = job.configuration.training, job.mirror
+    inputs = job.inputs or synthesise(folder / "synthetic", training.seed, progress)
+    rejected = None
     with progress.step("ingest") as step:
         if job.configuration.clicks.position is not None:
             settings = job.configuration.clicks
-            inputs, propensities = clicks.corrected(inputs, settings, folder / "clicks", step.tell)
+            made = clicks.corrected(inputs, settings, folder / "clicks", step.tell)
+            inputs, propensities, rejected = made
             position, share = propensities.positions[-1], propensities.values[-1]
             last = f"position {position} is examined {share:.2f} times as often"
             step.tell(f"corrected clicks: {last} as the best one; {propensities.reason}")
@@ -62,6 +64,9 @@ def ingest(
         step.tell(f"{count} feature{'' if count == 1 else 's'}")
         for line in summary(ingested.report):
             step.tell(line)
+        if rejected is not None:  # of the log, before it became lists
+            both = findings.rejections(rejected, ingested.report["rejected"])
+            folders.write_json(folder / "ingest.json", {**ingested.report, "rejected": both})
         if earlier is not None:
             kept = earlier.records()
             for number, records in enumerate(kept):
@@ -94,12 +99,7 @@ def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
 def _check_same(earlier: Path, layout: Schema) -> None:
     before = Schema.read(earlier / "ingest" / "layout.json", layout.columns)
     if before != layout:
-        others = ", ".join(
-            sorted(
-                name
-                for name in before.features.keys() | layout.features.keys()
-                if before.features.get(name) != layout.features.get(name)
-            )
-        )
+        old, new = before.features, layout.features
+        others = ", ".join(sorted(x for x in {*old, *new} if old.get(x) != new.get(x)))
         reason = "to continue a run, features, types and context must be the same"
         raise InputError(str(earlier), received(reason, f"other {others or 'context'}"))

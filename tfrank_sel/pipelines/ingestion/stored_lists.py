@@ -338,6 +338,12 @@ class PackedLists:
         """Features, texts if there are any, and mask."""
         return inputs_spec(self.spec)
 
+    @property
+    def has_irrelevant(self) -> bool:
+        """Whether a label is 0 or below; lists are read until one is found."""
+        parsed = (packed.parse(x, self.spec) for x in serialized_batches(self.shards))
+        return any(bool(tf.reduce_any(x[self.spec.label] <= 0.0)) for x in parsed)
+
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns features and mask by name, and the labels, as `StoredLists.parse`."""
         parsed = packed.parse(serialized, self.spec)

@@ -3,7 +3,6 @@
 What needs TensorFlow is imported late, so that help, errors and finished runs do not wait for it.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +16,7 @@ from tfrank_sel.pipelines.configuration import Configuration, text
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion.inputs import Job
-from tfrank_sel.pipelines.run.plan import Plan
+from tfrank_sel.pipelines.run.plan import Plan, is_reported, is_tracked, mark, state
 from tfrank_sel.pipelines.run.steps import STEPS, durations, training
 from tfrank_sel.refusals import received
 from tfrank_sel.terminal import Terminal
@@ -71,6 +70,7 @@ def carry_out(
     chosen = tuple(STEPS) if only is None else (only,)
     with Plan.held(job, force) as plan:
         plan.check(chosen[0])
+        _keep(job)
         if plan.is_due(only) or job.mirror.url:
             return _carry_out(plan, progress, chosen)
         for step in chosen:
@@ -89,7 +89,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
         result.prepare("train" in stale and "train" in chosen)
     for step in chosen:
         gates = result.output / "analyze" / "failures.json"
-        if STEPS[step].is_gated and (failures := json.loads(gates.read_text(encoding="utf-8"))):
+        if STEPS[step].is_gated and (failures := folders.read_json(gates)):
             raise GateError(failures)
         if step in stale:
             _take(result, plan, step)
@@ -97,22 +97,30 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
             progress.skip(step)
             job.mirror.send(step)
         if is_whole and step == "ingest":
-            splits = json.loads((result.output / step / "ingest.json").read_text(encoding="utf-8"))[
-                "splits"
-            ]
+            splits = folders.read_json(result.output / step / "ingest.json")["splits"]
             items = sum(split["items"] for split in splits.values())
             progress.expect(durations(stale, items))
-    if is_whole and (stale or not (result.output / "report.html").exists()):
+    if is_whole and (stale or not is_reported(job)):
         # Matplotlib takes as long to import as some steps
         from tfrank_sel.pipelines.reporting import report
 
         with progress.step("report") as part:
-            part.tell(str(report.write(result)))
-    if tracker is not None:
+            page = report.write(result)
+            folders.write_text(page, page.read_text(encoding="utf-8") + mark(job))
+            part.tell(str(page))
+    if tracker and not is_tracked(job):
         with progress.step("tracking") as part:
-            part.tell(tracker.log(job.configuration, result.output))
+            part.tell(tracker.log(job.configuration, result.output, state(job)))
     job.mirror.send_beside()
     return result
+
+
+def _keep(job: Job) -> None:
+    """Writes the configuration to the folder, for later calls, also if no step depends on it."""
+    path, configuration = job.path / folders.CONFIGURATION, text(job.configuration.absolute())
+    if not path.is_file() or path.read_text(encoding="utf-8") != configuration:
+        with folders.room_for(job.path):
+            folders.write_text(path, configuration)
 
 
 def check(job: Job, force: str | None = None) -> Plan:
@@ -185,13 +193,11 @@ def _take(result: "Run", plan: Plan, name: str) -> None:
     if (result.output / name).exists():
         progress.note(f"{name} is run again: {plan.stale[name]}")
     earlier = set(progress.seconds)
-    with folders.room_for(result.output):
-        configuration = text(result.configuration.absolute())
-        folders.write_text(result.output / folders.CONFIGURATION, configuration)
-        with folders.step(result.output, name, manifest.digest, resumes=step.resumes) as folder:
-            step.take(result, folder)
-            manifests.check_unchanged(manifest)
-            seconds = {part: x for part, x in progress.seconds.items() if part not in earlier}
-            manifest.write(folder, step.writes, seconds)
+    output, key = result.output, manifest.digest
+    with folders.room_for(output), folders.step(output, name, key, resumes=step.resumes) as folder:
+        step.take(result, folder)
+        manifests.check_unchanged(manifest)
+        seconds = {part: x for part, x in progress.seconds.items() if part not in earlier}
+        manifest.write(folder, step.writes, seconds)
     result.written.update(manifests.written(result.output, [name]))
     result.job.mirror.send(name)

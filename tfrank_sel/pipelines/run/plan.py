@@ -3,17 +3,21 @@
 import contextlib
 import copy
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration.section import absolute
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.manifests import Fingerprint, Manifest, Written
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run.steps import STEPS
 
 NOT_RUN, FORCED = "not run yet", "forced"
+TRACKED = "tracking.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Plan:
         """
         values = _values(job.configuration)
         sources = [source.path for source in job.inputs.sources] if job.inputs else []
-        paths = {x: [*step.files(job.configuration, sources)] for x, step in STEPS.items()}
+        paths = {x: [*map(absolute, y.files(job.configuration, sources))] for x, y in STEPS.items()}
         planned: dict[str, PlannedStep] = {}
         is_forced = False
         for name, step in STEPS.items():
@@ -83,8 +87,7 @@ class Plan:
             manifest = Manifest(chosen, files, after)
             reason = NOT_RUN
             if written:
-                before = _completed(values, chosen, written.inputs.configuration)
-                reason = written.change(manifest, before)
+                reason = written.change(manifest, _completed(values, manifest, written, planned))
             reason = reason or (FORCED if is_forced else "")
             planned[name] = PlannedStep(manifest, written, reason)
         return cls(job, planned)
@@ -118,16 +121,14 @@ class Plan:
         return {name: step.written for name, step in self.steps.items() if step.written}
 
     def is_due(self, only: str | None = None) -> bool:
-        """Whether a step must run, or a file of the whole run is missing.
+        """Whether a step must run, or the report or the tracked run is not of the run as it is.
 
         Args:
             only: The only step; by default all.
         """
         if only is not None:
             return only in self.stale
-        tracking = ["tracking.json"] if self.job.configuration.tracking.mlflow else []
-        files = (self.job.path / name for name in ("report.html", *tracking))
-        return bool(self.stale) or not all(file.exists() for file in files)
+        return bool(self.stale) or not (is_reported(self.job) and is_tracked(self.job))
 
     def check(self, first: str) -> None:
         """Raises an error unless the steps that are up to date are whole, and enough of them are.
@@ -151,6 +152,40 @@ class Plan:
                 written.check()
 
 
+def state(job: Job) -> str:
+    """Returns the digest of what a report is made of: configuration, and results of all steps."""
+    steps = (str(job.path / step / folders.MANIFEST) for step in STEPS)
+    return Manifest(
+        _values(job.configuration), {}, {x: Fingerprint.of(x).digest for x in steps}
+    ).digest
+
+
+def mark(job: Job) -> str:
+    """Returns the last line of the report of a run as it is, all of whose steps have been run."""
+    return f"\n<!-- {state(job)} -->\n"
+
+
+def is_reported(job: Job) -> bool:
+    """Whether the report is that of the run as it is."""
+    page = job.path / "report.html"
+    return page.is_file() and page.read_bytes().endswith(mark(job).encode())
+
+
+def is_tracked(job: Job) -> bool:
+    """Whether the run as it is was logged to the end, if runs are logged."""
+    if job.configuration.tracking.mlflow is None:
+        return True
+    return tracking(job.path).get("state") == state(job)
+
+
+def tracking(output: Path) -> dict[str, Any]:
+    """Returns what `tracking.json` of a run says; nothing if it is missing or damaged."""
+    try:
+        return dict(json.loads((output / TRACKED).read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError):
+        return {}
+
+
 def _values(configuration: Configuration) -> dict[str, Any]:
     return configuration.absolute().model_dump(mode="json", by_alias=True)
 
@@ -162,24 +197,27 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
 
 
 def _completed(
-    values: Mapping[str, Any], now: Mapping[str, Any], before: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """The values of a step that was run, with the defaults of keys that its version did not have.
+    values: Mapping[str, Any], now: Manifest, written: Written, planned: Mapping[str, PlannedStep]
+) -> Manifest:
+    """The inputs of a step that was run, with what its version did not know.
 
     Args:
         values: The configuration.
-        now: The values in it of the keys of the step.
-        before: The values of the step that was run.
+        now: The inputs that it would have.
+        written: The step that was run. Keys that it lacks get their defaults.
+        planned: The steps before. Those that it lacks are as they are, unless they run again.
     """
-    whole = copy.deepcopy(dict(values))
-    for key in {*now, *before}:
+    before, whole = written.inputs, copy.deepcopy(dict(values))
+    for key in {*now.configuration, *before.configuration}:
         section, _, name = key.rpartition(".")
         table = _value(whole, section) if section else whole
         table.pop(name, None)
-        if key in before:
-            table[name] = before[key]
-    try:
+        if key in before.configuration:
+            table[name] = before.configuration[key]
+    configuration = dict(before.configuration)
+    with contextlib.suppress(ValueError):  # what is no value any more
         whole = _values(Configuration.model_validate(whole))
-    except ValueError:  # what is no value any more
-        return before
-    return {**before, **{key: _value(whole, key) for key in now}}
+        configuration |= {key: _value(whole, key) for key in now.configuration}
+    files = {absolute(path): x for path, x in before.files.items()}
+    known = {x: planned[x].digest for x in now.after if not planned[x].reason}
+    return Manifest(configuration, files, known | before.after)

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,18 @@ class RunSummary:
         blessed: Whether the model may be served; None if not evaluated yet.
         version: The published version, if any.
         unfinished: The steps that are not done.
+        damage: The file of it that is damaged, and how; the others are then unknown.
     """
 
     folder: Path
-    made: str | None
-    losses: list[str]
-    metric: Mapping[str, float] | None
-    against: str | None
-    blessed: bool | None
-    version: str | None
-    unfinished: list[str]
+    made: str | None = None
+    losses: Sequence[str] = ()
+    metric: Mapping[str, float] | None = None
+    against: str | None = None
+    blessed: bool | None = None
+    version: str | None = None
+    unfinished: Sequence[str] = ()
+    damage: str | None = None
 
 
 def runs(folder: Path) -> Iterator[Path]:
@@ -59,11 +61,14 @@ def runs(folder: Path) -> Iterator[Path]:
 
 
 def summary(folder: Path) -> RunSummary:
-    """Returns the summary of a run from its folder.
+    """Returns the summary of a run from its folder."""
+    try:
+        return _summary(folder)
+    except InputError as error:
+        return RunSummary(folder, damage=str(error))
 
-    Raises:
-        tfrank_sel.data.InputError: If a file of it is damaged.
-    """
+
+def _summary(folder: Path) -> RunSummary:
     written = manifests.written(folder, STEPS)
     for step in ("train", "evaluate", "push"):
         if step in written:

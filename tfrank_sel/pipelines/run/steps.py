@@ -151,6 +151,7 @@ def _evaluate(run: "Run", folder: Path) -> None:
         folder,
         scores=run.scorers,
         splits=run.splits,
+        own=dataclasses.replace(run.splits["test"], shards=run.records.own("test")),
         settings=run.settings,
         options=run.options,
     )
@@ -194,6 +195,7 @@ def _push(run: "Run", folder: Path) -> None:
 
 _OF_ANALYSIS = ("data.reference", "data.schema")
 _OF_DATA = [key for key in map("data.{}".format, fields(Data)) if key not in _OF_ANALYSIS]
+_OF_EXPORT = ("serving.model_name", "serving.description", "serving.recalibration")
 STEPS = {
     step.name: step
     for step in (
@@ -241,6 +243,7 @@ STEPS = {
             "Compare the model with the baseline on the test split.",
             _evaluate,
             ("metrics.json",),
+            keys=("blessing.metric",),
             after=("train",),
             seconds={"evaluation": (3.5, 50.0)},
         ),
@@ -249,8 +252,8 @@ STEPS = {
             "Export the SavedModel, and test it.",
             _export,
             ("saved_model", "model.onnx", "one_query.txt", "one_query.jsonl", folders.REQUEST),
-            keys=("export", "serving.description", "serving.recalibration"),
-            after=("evaluate",),
+            keys=("export", "blessing.metric", *_OF_EXPORT),
+            after=("analyze", "evaluate"),
             seconds={"export": (4.0, 5.0), "infra validation": (8.0, 5.0)},
         ),
         RunStep(

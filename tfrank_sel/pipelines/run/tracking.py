@@ -11,6 +11,7 @@ from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.pipelines.configuration import Configuration, load, text
 from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.run.plan import TRACKED, tracking
 from tfrank_sel.refusals import received
 
 try:
@@ -20,24 +21,24 @@ except ImportError as error:
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
-TRACKED = "tracking.json"
 _MOST = 100  # parameters or metrics per call
 _LONGEST = 6000  # characters of a parameter
 
 
-def log(configuration: Configuration, output: Path) -> str:
+def log(configuration: Configuration, output: Path, state: str) -> str:
     """Logs a finished run, in its earlier MLflow run or in a new one.
 
     It logs the keys of the configuration as parameters; the metrics of the model and the baseline
     on the test split, and the interval of the difference; loss and metrics of each epoch, with the
     epoch as the step; the blessing and the published version as tags; and the report, the
     configuration and the model card as artifacts. MLflow cannot change a parameter, so a run with a
-    changed configuration gets a new MLflow run.
+    changed configuration gets a new MLflow run. A run whose logging was interrupted is completed.
 
     Args:
         configuration: The configuration of the run; `tracking.mlflow` is set.
         output: Folder of the run, whose steps are done. Its file `tracking.json` stores the
             identifier of the MLflow run.
+        state: Digest of the run, which `tracking.json` stores once all is logged.
 
     Returns:
         A description of the MLflow run.
@@ -48,6 +49,7 @@ def log(configuration: Configuration, output: Path) -> str:
     uri = configuration.absolute().tracking.mlflow
     try:
         run = _log(configuration, output, uri)
+        folders.write_json(output / TRACKED, {"uri": uri, "run_id": run, "state": state})
     except MlflowException as error:
         reason = received("logging to MLflow failed; run again to log the run", error)
         raise InputError(str(uri), reason) from error
@@ -57,9 +59,9 @@ def log(configuration: Configuration, output: Path) -> str:
 def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
     client = mlflow.MlflowClient(tracking_uri=uri)
     parameters = dict(_flat("", _values(configuration)))
-    run = _known(client, output, uri, parameters)
+    experiment = _experiment(client, configuration.tracking.experiment)
+    run = _known(client, output, uri, experiment, parameters)
     if run is None:
-        experiment = _experiment(client, configuration.tracking.experiment)
         run = client.create_run(experiment, run_name=output.absolute().name).info.run_id
         # stored first: it is the run of this folder even if later calls fail
         folders.write_json(output / TRACKED, {"uri": uri, "run_id": run})
@@ -78,18 +80,27 @@ def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
 
 
 def _known(
-    client: mlflow.MlflowClient, output: Path, uri: str | None, parameters: Mapping[str, str]
+    client: mlflow.MlflowClient,
+    output: Path,
+    uri: str | None,
+    experiment: str,
+    parameters: Mapping[str, str],
 ) -> str | None:
-    """The MLflow run of the folder, if it exists and its parameters are the same."""
-    path = output / TRACKED
-    tracked = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if tracked.get("uri") != uri:
+    """The MLflow run of the folder, if it exists with its experiment and parameters."""
+    before = tracking(output)
+    if before.get("uri") != uri:
         return None
     try:
-        run = client.get_run(tracked["run_id"])
+        run = client.get_run(before["run_id"])
     except MlflowException:  # it was deleted permanently
         return None
-    return tracked["run_id"] if run.data.params == parameters else None
+    is_left, lacking = run.info.status == "RUNNING", parameters.items() - run.data.params.items()
+    is_part = run.data.params.items() <= parameters.items() and run.info.experiment_id == experiment
+    if is_part and (is_left or not lacking):  # what was interrupted is completed
+        return before["run_id"]
+    if is_left:
+        client.set_terminated(before["run_id"], "KILLED")
+    return None
 
 
 def _experiment(client: mlflow.MlflowClient, name: str) -> str:

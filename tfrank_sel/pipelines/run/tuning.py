@@ -29,6 +29,7 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.learning import instantiate
+from tfrank_sel.pipelines.run import registry
 from tfrank_sel.pipelines.run.execution import run
 from tfrank_sel.pipelines.run.plan import Plan
 from tfrank_sel.refusals import needed, received
@@ -44,11 +45,14 @@ BEST = "best.toml"
 _STEPS = ("ingest", "analyze", "train")  # of a trial
 Ranges: TypeAlias = Mapping[str, Mapping[str, Any]]
 _NAME = "study"
+_FILES = "files"  # the attribute with the digest of each file that trials read
+_SAME = "must not change within a study; use another folder for a new study"
 _WAIT = 0.2  # seconds between checks of whether another process is done
 _MOST_KILLS = 2
 _IRRELEVANT: Any = {  # to the value of a trial
     "search": {"trials"},
-    **dict.fromkeys(("evaluation", "blessing", "serving", "beam", "tracking"), True),
+    "evaluation": {"baseline"},
+    **dict.fromkeys(("blessing", "export", "serving", "beam", "tracking"), True),
 }
 
 
@@ -102,8 +106,7 @@ class Study:
         )
         for section, value in now.items():
             for key, old, new in manifests.differences(section, before[section], value):
-                reason = "must not change within a study; use another folder for a new study"
-                raise ConfigurationError(key, received(reason, f"{new!r}, was {old!r}"), place)
+                raise ConfigurationError(key, received(_SAME, f"{new!r}, was {old!r}"), place)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -138,8 +141,20 @@ class Study:
         return self.output / TRIALS / str(number)
 
     def prepare(self, progress: Progress) -> None:
-        """Runs the steps that all trials share, in `data`."""
+        """Runs the steps that all trials share, in `data`.
+
+        Raises:
+            tfrank_sel.data.InputError: If the data or a module changed since the first call.
+        """
         with self._alone():
+            steps = Plan.of(Job.of(self.configuration, self.output / DATA)).steps
+            files = {**steps["ingest"].manifest.files, **steps["train"].manifest.files}
+            now = {path: x.digest for path, x in files.items()}
+            before = self._study.user_attrs.get(_FILES, now)
+            for path in (*now, *before):
+                if now.get(path) != before.get(path):
+                    raise InputError(path, received(_SAME, "a changed file"))
+            self._study.set_user_attr(_FILES, now)
             for step in ("ingest", "analyze"):
                 run(self.configuration, self.output / DATA, progress, only=step)
 
@@ -266,10 +281,7 @@ class Study:
             progress = Progress(Terminal(quiet=True), on_epoch=on_epoch)
             for step in _STEPS:
                 run(configuration, folder, progress, only=step)
-        fits = json.loads((folder / "train" / "training.json").read_text(encoding="utf-8"))["ours"][
-            "fits"
-        ]
-        return statistics.mean(fit["validation_ndcg"] for fit in fits)
+        return statistics.mean(fit["validation_ndcg"] for fit in registry.learned(folder))
 
     def _share(self, configuration: Configuration, folder: Path) -> None:
         """Links the results of the steps of `data` into the folder of a trial, if they are the

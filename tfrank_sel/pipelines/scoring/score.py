@@ -18,9 +18,11 @@ from tfrank_sel import data, kept
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature
 from tfrank_sel.locks import held, remove_empty
 from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.configuration import Configuration, Override
 from tfrank_sel.pipelines.configuration.data import Data
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
@@ -110,7 +112,6 @@ DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin 
 _SPLIT = "data"
 _BATCH = 64  # lists scored at once
 _NAMED = 5  # features of an explanation
-_SEED = 42
 DATA = Data()  # the default
 
 
@@ -158,6 +159,21 @@ def inputs(
         raise InputError(sources[0].path, str(error)) from error
     shares, most = {_SPLIT: 1.0}, named.allow_bad_lines
     return Inputs(sources, columns, shares, most, named.adjacent, named.format)
+
+
+def settings(model: str | Path) -> list[Override]:
+    """Returns the gain and the seed of the training of a model, as its manifest tells them.
+
+    Args:
+        model: Folder or URL of a SavedModel from `tfrank_sel.export`; of others, nothing is known.
+    """
+    told: Any = read_manifest(model)
+    for part in ("card", "model", "settings"):
+        told = told.get(part) if isinstance(told, Mapping) else None
+    named = {"gain": "evaluation.gain", "seed": "training.seed"}
+    return [
+        Override(key, told[x], f"{model}: {x}") for x, key in named.items() if x in (told or ())
+    ]
 
 
 def _features(models: Sequence[SavedInputs]) -> Mapping[str, Feature]:
@@ -331,6 +347,7 @@ class _Score:
 def judge(
     model: str | Path,
     inputs: Inputs,
+    configuration: Configuration,
     progress: Progress,
     *,
     against: str | Path | None = None,
@@ -342,6 +359,8 @@ def judge(
     Args:
         model: Folder or URL of a SavedModel from `tfrank_sel.export`.
         inputs: Input files for both models: see `inputs`.
+        configuration: Its `evaluation.gain`, `training.seed` and `blessing.metric`: MRR is left out
+            if it is another and all labels are above 0.
         progress: Progress display.
         against: Folder or URL of another model to compare with; a random order if None.
         metrics: Path or URL of a file for the metrics, as JSON.
@@ -361,9 +380,15 @@ def judge(
                 step.tell(line)
         with progress.step("evaluation") as step:
             lists = PackedLists(ingested.shards[_SPLIT], layout.spec, layout.context)
-            pipeline = runners.pipeline(options)
             evaluated = evaluation.evaluate(
-                ours, baseline, lists, str(folder), seed=_SEED, pipeline=pipeline
+                ours,
+                baseline,
+                lists,
+                str(folder),
+                seed=configuration.training.seed,
+                gain=configuration.evaluation.gain,
+                has_irrelevant=configuration.blessing.metric == "MRR" or lists.has_irrelevant,
+                pipeline=runners.pipeline(options),
             )
             step.tell(f"{ingested.report['splits'][_SPLIT]['lists']} queries")
     if metrics is not None:
