@@ -220,4 +220,4 @@ def _completed(
         configuration |= {key: _value(whole, key) for key in now.configuration}
     files = {absolute(path): x for path, x in before.files.items()}
     known = {x: planned[x].digest for x in now.after if not planned[x].reason}
-    return Manifest(configuration, files, known | before.after)
+    return Manifest(configuration, files, {**known, **before.after})
