@@ -96,13 +96,20 @@ class Client:
         trusts = context(authority) if authority or address[4:5] in "sS" else None
         self._pool = urllib3.PoolManager(ssl_context=trusts)
         if by_proxy and (proxy := _proxy(address)):
-            user = urllib.parse.unquote(urllib3.util.parse_url(proxy).auth or "")
-            headers = urllib3.make_headers(proxy_basic_auth=user or None)
+            scheme, _, rest = proxy.partition("://")
+            user, _, host = rest.rpartition("@")  # a password may have any characters
+            headers = urllib3.make_headers(proxy_basic_auth=urllib.parse.unquote(user) or None)
+            proxy = f"{scheme}://{host}"
             self._pool = urllib3.ProxyManager(proxy, proxy_headers=headers, ssl_context=trusts)
         self._pool.pool_classes_by_scheme = _POOLS
 
     def ask(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = {},
+        largest: int = LARGEST,
     ) -> Answer:
         """Sends a request, and returns the answer, whatever its status.
 
@@ -111,18 +118,19 @@ class Client:
             path: What the URL has after the address.
             body: The body.
             headers: Further headers.
+            largest: Maximum number of bytes of the answer.
 
         Raises:
             ConnectionError: If the server cannot be reached, or breaks off its answer.
             TimeoutError: If there is no whole answer in time.
-            ValueError: If the answer is larger than 64 MiB, or a redirect that is not followed.
+            ValueError: If the answer is larger, or a redirect that is not followed.
         """
         until, answer, error = time.monotonic() + self._timeout, None, None
         given: dict[str, Any] = {"body": body, "headers": {**headers, **self._headers}}
         for number in range(self._tries):
             wait, answer, error = _WAIT * 2**number, None, None
             try:
-                answer, told = self._followed(until, method, self._address + path, **given)
+                answer, told = self._followed(until, method, self._address + path, largest, **given)
                 wait, is_away = max(wait, told), answer.status == _UNAVAILABLE
             except urllib3.exceptions.HTTPError as found:
                 error, is_away = found, isinstance(found, urllib3.exceptions.NewConnectionError)
@@ -134,13 +142,19 @@ class Client:
         return answer
 
     def _followed(
-        self, until: float, method: str, url: str, redirects: int = _REDIRECTS, **given: Any
+        self,
+        until: float,
+        method: str,
+        url: str,
+        largest: int,
+        redirects: int = _REDIRECTS,
+        **given: Any,
     ) -> tuple[Answer, float]:
         """The answer after all redirects, and the seconds until the next try that it asks for."""
         timeout = urllib3.Timeout(total=max(until - time.monotonic(), 1e-3))
         response = self._pool.urlopen(method, url, timeout=timeout, **given, **_AS_IT_COMES)
         with contextlib.closing(response):
-            answer = Answer(response.status, _content(response))
+            answer = Answer(response.status, _content(response, largest))
         location = response.get_redirect_location()
         if not location:
             return answer, _retry_after(response)
@@ -148,7 +162,7 @@ class Client:
         if not redirects or method != "GET" or _origin(target) != _origin(url):
             expected = "expected no redirect, but of a GET to the same server"
             raise ValueError(received(expected, self.shown(f"{answer.status} to {target}")))
-        return self._followed(until, method, target, redirects - 1, **given)
+        return self._followed(until, method, target, largest, redirects - 1, **given)
 
     def _error(self, error: Exception | None, until: float) -> OSError:
         if isinstance(error, urllib3.exceptions.NewConnectionError):
@@ -221,13 +235,13 @@ def _origin(url: str) -> tuple[str | None, str | None, int | None]:
     return parts.scheme, parts.host, parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _content(response: urllib3.BaseHTTPResponse) -> bytes:
+def _content(response: urllib3.BaseHTTPResponse, largest: int) -> bytes:
     pieces, size = [], 0
     for piece in response.stream(_PIECE, decode_content=True):
         pieces.append(piece)
         size += len(piece)
-        if size > LARGEST:
-            raise ValueError(received(f"expected an answer of at most {LARGEST} bytes", "more"))
+        if size > largest:
+            raise ValueError(received(f"expected an answer of at most {largest} bytes", "more"))
     return b"".join(pieces)
 
 

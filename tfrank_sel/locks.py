@@ -48,7 +48,7 @@ def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
         ['out']
     """
     if replaces and path.is_symlink():
-        path = path.resolve()
+        path = Path(os.path.realpath(path))
     with claimed(path.with_name(f".{path.name}.partial")) as written:
         if path.exists() and not replaces:
             raise FileExistsError(received("`path` must not exist", path))

@@ -189,6 +189,14 @@ def test_brackets_in_texts_and_beside_each_other_are_not_deep(tmp_path):
     assert read.columns["y"].to_pylist() == [rows[0]["y"], "7"]
 
 
+def test_a_text_without_an_end_is_found_in_linear_time(tmp_path):
+    path = tmp_path / "a.jsonl"
+    torn = b'{"query_id": "' + b'\\"' * 1_000_000 + b"["
+    path.write_bytes(b'{"query_id": "a"}\n' + torn)  # an hour, if each quote began anew
+    with pytest.warns(UserWarning, match="row 2 is left out"):
+        assert len(formats.table(path, {"query": "query_id"})) == 1
+
+
 def test_a_line_without_an_end_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("tfrank_sel.data.lines.PART", 1000)
     path = tmp_path / "a.jsonl"

@@ -152,3 +152,11 @@ def test_a_key_names_no_place_outside_of_the_cache(bucket, key, tmp_path):
     with pytest.raises(InputError, match=f"{bucket}/1: the name of a file must stay in its folder"):
         stores.near_folder(f"{bucket}/1")
     assert not [*tmp_path.rglob("owned*")]
+
+
+def test_marks_of_folders_are_no_files(bucket):
+    client, name = s3fs.S3FileSystem(), bucket.removeprefix("s3://")
+    client.pipe(f"{name}/1/saved_model.pb", b"x")
+    for key in ("1/", "1/variables/"):  # as consoles make them
+        client.call_s3("put_object", Bucket=name, Key=key, Body=b"")
+    assert os.listdir(stores.near_folder(f"{bucket}/1")) == ["saved_model.pb"]

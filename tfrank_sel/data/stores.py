@@ -517,7 +517,9 @@ def _fetch_whole(url: str, listing: Mapping[str, tuple[int, str]], folder: str) 
     """Copies the files of a folder of a store, which must stay as they were listed."""
     if not listing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
-    fetch(url, [file.removeprefix(f"{url}/") for file in listing], folder)
+    names = (file.removeprefix(f"{url}/") for file in listing)
+    # consoles mark folders by empty files
+    fetch(url, [name for name in names if name and not name.endswith("/")], folder)
     if states(url) != listing:
         expected = "the folder must stay as it is while it is copied"
         raise InputError(url, received(expected, "one that changed"))

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tfrank_sel.data.rejections import InputError
-from tfrank_sel.http_client import MISFORMED, Client
+from tfrank_sel.http_client import LARGEST, MISFORMED, Client
 from tfrank_sel.refusals import received, refusal
 
 T = TypeVar("T")
 AUTHORIZATION = "TFRANK_SEL_ENGINE_AUTHORIZATION"  # the value of the header, such as Basic dXNl...
 PATIENCE = 120.0  # seconds
+MODELS = 2**30  # bytes of all models of an engine, which it gives whole
 _SHOWN = 100  # characters of an answer
 
 
@@ -43,6 +44,7 @@ class Connection:
         body: Any = None,
         *,
         form: Mapping[str, str] | None = None,
+        largest: int = LARGEST,
     ) -> T:
         """Sends a request, and returns what is read from the JSON of the answer.
 
@@ -52,6 +54,7 @@ class Connection:
             read: Reads the answer, and raises an error for one that says no success.
             body: Body, JSON-ready.
             form: Fields of a form, in place of a body.
+            largest: Maximum number of bytes of the answer.
 
         Raises:
             InputError: If the engine cannot be reached, refuses, answers only in part, or with
@@ -66,7 +69,7 @@ class Connection:
             data = json.dumps(body, allow_nan=False).encode()
         place, shown = f"{method} {self._base}/{path}", self._client.shown
         try:
-            answer = self._client.ask(method, f"/{path}", data, headers)
+            answer = self._client.ask(method, f"/{path}", data, headers, largest)
         except (OSError, ValueError) as error:
             raise InputError(place, shown(str(error))) from error
         expected = "expected an engine that answers with JSON"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfrank_sel.engines.connection import check_done, number, string
+from tfrank_sel.engines.connection import MODELS, check_done, number, string
 from tfrank_sel.engines.engine import LOG, Engine, Fields, Logged, queries
 from tfrank_sel.http_client import quoted
 
@@ -74,9 +74,11 @@ class Plugin(Engine):
 
     def _models(self, prefix: str) -> Sequence[str]:
         path = f"_ltr/_model?prefix={quoted(prefix)}&size={_MOST}"
-        return self._send(
-            "GET", path, lambda x: [string(y["_source"]["name"]) for y in x["hits"]["hits"]]
-        )
+
+        def names(answer: Any) -> list[str]:
+            return [string(x["_source"]["name"]) for x in answer["hits"]["hits"]]
+
+        return self._send("GET", path, names, largest=MODELS)
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {"model": {**body["model"], "name": name}}

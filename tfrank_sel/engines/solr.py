@@ -8,7 +8,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tfrank_sel.engines.connection import check_done, number, string
+from tfrank_sel.engines.connection import MODELS, check_done, number, string
 from tfrank_sel.engines.engine import Engine, Fields, Logged
 from tfrank_sel.http_client import quoted
 
@@ -82,7 +82,11 @@ class Solr(Engine):
 
     def _models(self, prefix: str) -> Sequence[str]:
         path = self._path("schema/model-store")
-        return self._send("GET", path, lambda x: [string(y["name"]) for y in x["models"]])
+
+        def names(answer: Any) -> list[str]:
+            return [string(x["name"]) for x in answer["models"]]
+
+        return self._send("GET", path, names, largest=MODELS)
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {**body, "name": name, "store": self._named(features)}

@@ -25,7 +25,7 @@ _BYTES = 1 << 20  # read at once
 _BLANK = b"\xef\xbb\xbf\r\n"  # a byte order mark, and line ends
 _SHOWN = 1000  # characters of a malformed line that are kept
 _DEEPEST = 64  # arrays and objects within each other: deeper ones end pyarrow's reader
-_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)', re.DOTALL)  # which may have no end
 
 
 class DelimitedReader(LineReader, TableReader):
@@ -349,7 +349,7 @@ def _is_torn(line: bytes) -> bool:
     if line.endswith(b"\n"):
         return False
     bare = _TEXT.sub(b"", line)
-    return b'"' in bare or bare.count(b"{") > bare.count(b"}")
+    return bare.count(b"{") > bare.count(b"}")
 
 
 def _check_depth(line: bytes) -> None:

@@ -242,7 +242,7 @@ def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*new, *old)):
             yield from differences(f"{key}.{name}", old.get(name), new.get(name))
-    elif old != new:
+    elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):  # 1 is not true
         yield key, old, new
 
 

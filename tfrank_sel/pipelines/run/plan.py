@@ -211,9 +211,9 @@ def _completed(
     for key in {*now.configuration, *before.configuration}:
         section, _, name = key.rpartition(".")
         table = _value(whole, section) if section else whole
-        table.pop(name, None)
-        if key in before.configuration:
-            table[name] = before.configuration[key]
+        if isinstance(table, dict):  # a former section may be a value now
+            table.pop(name, None)
+            table |= {name: before.configuration[key]} if key in before.configuration else {}
     configuration = dict(before.configuration)
     with contextlib.suppress(ValueError):  # what is no value any more
         whole = _values(Configuration.model_validate(whole))
