@@ -218,8 +218,8 @@ def test_tables_do_not_need_pandas():
     code = """
 import sys
 sys.modules["pandas"] = None
-from tfrank_sel.data import arrays
-print(hasattr(arrays.arrow(), "compute"))
+from tfrank_sel.data import arrays, arrow_types
+print(hasattr(arrow_types.arrow(), "compute"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "True", done.stderr

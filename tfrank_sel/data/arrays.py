@@ -1,4 +1,4 @@
-"""Arrow arrays: their types, and conversion to numbers and texts by feature type.
+"""Arrow arrays: conversion to numbers and texts by feature type.
 
 NaN and the empty text mean a missing value; infinity and a text that begins with `INVALID` mean an
 invalid value. Equal values have one text, whatever the type of their column: see `spelling`.
@@ -6,7 +6,6 @@ invalid value. Equal values have one text, whatever the type of their column: se
 
 import contextlib
 import datetime
-import functools
 import itertools
 import math
 import uuid
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.data.arrow_types import PERIOD, arrow, is_list, is_number, is_text, plain_type
 from tfrank_sel.features import DAY, Bool, Feature, Set, Timestamp, Vector
 from tfrank_sel.spelling import ANY_SPELLING, SPELLINGS, spelled
 
@@ -23,7 +23,6 @@ _EXACT = {2: 2.0**11, 4: 2.0**24, 8: EXACT}  # the same by bytes of a float
 INVALID = "\uffff"  # begins a text of an invalid value: a noncharacter, which no text contains
 _NO_NUMBER = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "none", "None", "null")
 _BOOLS = ("false", "0", "0.0", "true", "1", "1.0")
-_PERIOD = "pandas.period"
 _WORDS = {"false": 0.0, "true": 1.0}
 # 2024/02/29, 2024.02.29; where the year is last, a day and a month cannot be told apart
 _YEAR_FIRST = r"^(\s*[0-9]{4})[/.]([0-9]{2})[/.]([0-9]{2})"
@@ -31,19 +30,6 @@ _DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the ye
 _EPOCH, _NO_TIME = np.datetime64(0, "us"), np.datetime64("NaT", "us")
 _FARTHEST = 1e12  # seconds, beyond the year 9999
 _WRITTEN_DAYS = (18_000_101, 21_991_231)  # eight digits that are a day, such as 20240229
-
-
-def arrow() -> Any:
-    """Returns pyarrow, with its module `compute`.
-
-    Raises:
-        ImportError: If it is not installed.
-    """
-    try:
-        import pyarrow.compute  # pyarrow alone does not import it; pandas does
-    except ImportError as error:
-        raise ImportError("tables need pyarrow: pip install 'tfrank_sel[frames]'") from error
-    return pyarrow
 
 
 def array(column: Any, *, may_be_lists: bool = True) -> Any:
@@ -161,92 +147,6 @@ def decoded(octets: bytes) -> str:
         return f"{INVALID}{octets!r}"
 
 
-def accepts(kind: Any, feature: Feature) -> bool:
-    """Returns whether a column of an Arrow type may hold a feature.
-
-    A text column may contain values of any type, and is checked row by row.
-
-    Example:
-        >>> import pyarrow
-        >>> accepts(pyarrow.list_(pyarrow.float32()), Vector(size=2))
-        True
-    """
-    types = arrow().types
-    kind = plain_type(kind)
-    if is_text(kind) or types.is_null(kind):
-        return True
-    if isinstance(feature, Timestamp):
-        return (types.is_temporal(kind) and not is_span(kind)) or is_number(kind)
-    if is_list(kind):
-        kind = kind.value_type
-        if isinstance(feature, Vector):
-            return is_number(kind) or is_text(kind) or types.is_null(kind)
-        return isinstance(feature, Set) and not types.is_nested(kind)
-    if isinstance(feature, Vector):
-        return feature.size == 1 and is_number(kind)
-    if feature.texts(""):
-        return not types.is_nested(kind) and not types.is_interval(kind)
-    return is_number(kind) or types.is_boolean(kind)
-
-
-def is_number(kind: Any) -> bool:
-    """Whether an Arrow type is an integer, float or decimal type."""
-    return _is_any(kind, "integer", "floating", "decimal")
-
-
-def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is a string type."""
-    return _is_any(kind, "string", "large_string", "string_view")
-
-
-def is_binary(kind: Any) -> bool:
-    """Whether an Arrow type is a binary type, whose bytes need not be text."""
-    return _is_any(kind, "binary", "large_binary", "binary_view", "fixed_size_binary")
-
-
-def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is a list type."""
-    return _is_any(kind, "list", "large_list", "fixed_size_list", "list_view", "large_list_view")
-
-
-def is_span(kind: Any) -> bool:
-    """Whether an Arrow type is a time-of-day or duration type."""
-    return _is_any(kind, "time", "duration", "interval")
-
-
-def _is_any(kind: Any, *names: str) -> bool:
-    types = arrow().types
-    return any(getattr(types, f"is_{name}")(kind) for name in names)
-
-
-@functools.lru_cache(maxsize=1024)
-def plain_type(kind: Any) -> Any:
-    """Returns the ordinary Arrow type as which a column is read.
-
-    Texts, bytes and UUIDs are strings, float16 is float32, a period of pandas is its first moment;
-    a dictionary, a run-end encoding or another extension has the type of its values, and all lists
-    are of one type.
-
-    Example:
-        >>> import pyarrow
-        >>> plain_type(pyarrow.list_(pyarrow.float16(), 2))
-        ListType(list<item: float>)
-    """
-    pa = arrow()
-    if isinstance(kind, pa.BaseExtensionType):
-        converted = {"arrow.uuid": pa.string(), _PERIOD: pa.timestamp("us")}
-        return converted.get(kind.extension_name) or plain_type(kind.storage_type)
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return plain_type(kind.value_type)
-    if is_list(kind):
-        return pa.list_(plain_type(kind.value_type))
-    if pa.types.is_float16(kind):
-        return pa.float32()
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        return pa.decimal128(kind.precision, kind.scale)
-    return pa.string() if is_text(kind) or is_binary(kind) else kind
-
-
 def plain(column: Any) -> Any:
     """Returns a column as one array of its `plain_type`; an invalid text begins with `INVALID`."""
     pa = arrow()
@@ -255,7 +155,7 @@ def plain(column: Any) -> Any:
     if kind == (target := plain_type(kind)):
         return array
     if isinstance(kind, pa.BaseExtensionType):
-        if kind.extension_name == _PERIOD:  # its storage counts from 1970 in its own unit
+        if kind.extension_name == PERIOD:  # its storage counts from 1970 in its own unit
             return pa.array(array.to_pandas().dt.to_timestamp(), from_pandas=True).cast(target)
         if kind.extension_name != "arrow.uuid":
             return plain(array.storage)

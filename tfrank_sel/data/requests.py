@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data import arrays, formats
+from tfrank_sel.data import arrays, arrow_types, formats
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.lists import ItemList, grouped, strict
 from tfrank_sel.data.rejections import InputError
@@ -76,7 +76,7 @@ def item_list(
     table = {name: _array(name, columns[name], features.get(name)) for name in columns}
     table |= {name: _array(name, [query[name]] * size, features[name]) for name in query}
     for name in features:
-        table.setdefault(name, arrays.arrow().nulls(size))
+        table.setdefault(name, arrow_types.arrow().nulls(size))
     if doc_ids is not None and doc_id in features:
         raise refusal(f"`doc_ids` must be None: the identifier {doc_id!r} is a feature", doc_ids)
     if doc_ids is None and doc_id not in table:
@@ -147,7 +147,7 @@ def _check_names(names: Iterable[str], accepted: Sequence[str], where: str) -> N
 
 def _array(name: str, column: Any, feature: Feature | None) -> Any:
     """Returns a column as an Arrow array; `feature` is None for the items' identifiers."""
-    pa = arrays.arrow()
+    pa = arrow_types.arrow()
     array = column
     if not isinstance(column, pa.ChunkedArray):
         try:
@@ -172,12 +172,12 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
 def _alone(value: Any) -> Any:
     """Returns a value as an Arrow array; None if it cannot be one."""
     with contextlib.suppress(*_NOT_ARROW):
-        return arrays.arrow().array([value], from_pandas=True)
+        return arrow_types.arrow().array([value], from_pandas=True)
     return arrays.array([value]) if isinstance(value, int) else None  # beyond 64 bits
 
 
 def _check_type(name: str, array: Any, feature: Feature | None, position: int, value: Any) -> None:
-    if array is None or (feature is not None and not arrays.accepts(array.type, feature)):
+    if array is None or (feature is not None and not arrow_types.accepts(array.type, feature)):
         expected = f"{name!r} must be of type {feature.type if feature else 'text'}"
         raise InputError(f"request, item {position}", received(expected, repr(value)))
 
@@ -198,7 +198,7 @@ def _list(
 ) -> ItemList:
     """Converts and checks the columns like those of a training table."""
     schema = Schema(features, columns=Columns(_QUERY, None, doc_id, features))
-    whole = arrays.arrow().table({**table, _QUERY: ["request"] * size})
+    whole = arrow_types.arrow().table({**table, _QUERY: ["request"] * size})
     items = tables.of_table(("request", np.arange(size)), whole, schema)
     [found] = strict(grouped(rows.checked([items], "item"), schema))
     [item_list] = found

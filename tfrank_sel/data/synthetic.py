@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.arrays import arrow
+from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.lists import ItemList
 from tfrank_sel.refusals import refusal
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.data import arrays
+from tfrank_sel.data.arrow_types import accepts, arrow, is_binary, is_number, is_text
 from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.features import Category, Feature, Number, Timestamp
 from tfrank_sel.refusals import received, refusal
@@ -120,7 +121,7 @@ class Table:
         files, numbers = self.place
         features, texts, columns = self.features, self.texts, self.columns
         if columns is not None:
-            columns = columns.take(arrays.arrow().array(np.arange(len(self))[rows]))
+            columns = columns.take(arrow().array(np.arange(len(self))[rows]))
         return Table(
             (files if isinstance(files, str) else files[rows], numbers[rows]),
             {role: values[rows] for role, values in self.roles.items()},
@@ -147,7 +148,7 @@ class Table:
         """
         names = self.columns.column_names
         columns = {name: _typed(self.columns[name], self.kinds[name]) for name in names}
-        return arrays.arrow().table(columns)
+        return arrow().table(columns)
 
 
 def read(
@@ -170,7 +171,7 @@ def read(
     Raises:
         InputError: At a column that cannot have its role, or at a bad row.
     """
-    pa = arrays.arrow()
+    pa = arrow()
     asked, given = roles, set[str]()
     wanted = {roles[role]: (x.column, x.feature) for role, x in ROLES.items() if role in roles}
     for chunk in chunks:
@@ -262,7 +263,7 @@ def concatenated(parts: Sequence[Table]) -> Table:
 
 def empty(roles: Iterable[str]) -> Table:
     """Returns a table of no row."""
-    nothing = arrays.arrow().nulls(0)
+    nothing = arrow().nulls(0)
     return Table(("", np.empty(0, np.int64)), {x: ROLES[x].convert(nothing) for x in roles})
 
 
@@ -272,8 +273,8 @@ def _has_values(table: Any, name: str) -> bool:
 
 def _plain(column: Any, kind: Any) -> Any:
     """A column of a type that Arrow's functions take; the bytes of a text file as texts."""
-    types = arrays.arrow().types
-    is_of_text = arrays.is_binary(column.type) and not arrays.is_binary(kind)
+    types = arrow().types
+    is_of_text = is_binary(column.type) and not is_binary(kind)
     if is_of_text or types.is_run_end_encoded(column.type) or "view" in str(column.type):
         return arrays.plain(column)
     return column
@@ -350,7 +351,7 @@ def of_frame(
         TypeError: If it is none of these.
         ValueError: If these columns differ in length.
     """
-    pa = arrays.arrow()
+    pa = arrow()
     if hasattr(source, "to_arrow"):
         source = source.to_arrow()
     if isinstance(source, pa.Table | pa.RecordBatch):
@@ -390,7 +391,13 @@ def readable(place: str, what: str = "a readable table") -> Iterator[None]:
     """Converts errors of files, of texts and of Arrow to an `InputError` of one line."""
     try:
         yield
-    except (OSError, EOFError, UnicodeError, OverflowError, arrays.arrow().ArrowException) as error:
+    except (
+        OSError,
+        EOFError,
+        UnicodeError,
+        OverflowError,
+        arrow().ArrowException,
+    ) as error:
         reason = received(f"expected {what}", error).replace("\n", " ")
         raise InputError(place, reason) from error
 
@@ -419,7 +426,7 @@ def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]
     check(place, names, there)
     for name in there:
         (role, feature), kind = roles[name], schema.field(name).type
-        if not arrays.accepts(kind, feature):
+        if not accepts(kind, feature):
             expected = f"expected a column {name!r} that can be {role}"
             raise InputError(place, received(expected, kind))
 
@@ -451,10 +458,10 @@ def tell_partners(
 
 def _typed(column: Any, kind: Any) -> Any:
     """Texts as values of a type, if these have the same texts: see `Table.typed`."""
-    pa = arrays.arrow()
-    if not arrays.is_text(column.type):
+    pa = arrow()
+    if not is_text(column.type):
         return column
-    if arrays.is_number(kind):
+    if is_number(kind):
         return numbered(arrays.plain(column))
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     if not is_time and not pa.types.is_boolean(kind):
@@ -473,7 +480,7 @@ def numbered(texts: Any) -> Any:
 
     Whole numbers are integers, up to 64 bits, of which none is rounded; further ones are texts.
     """
-    pa = arrays.arrow()
+    pa = arrow()
     values = arrays.doubles(texts, words=False)
     matches = pa.compute.match_substring_regex
     if np.isinf(values).any() or pa.compute.any(matches(texts, _NAME)).as_py():

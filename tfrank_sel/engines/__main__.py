@@ -266,7 +266,7 @@ def verify(
     if len(found.rows) < least * len(judged):
         expected = f"{index.place} must have a share of {least:g} of the documents, as --least says"
         share = f"{len(found.rows)} of {len(judged)}, {len(found.rows) / len(judged):.2g}"
-        print(received(expected, share), file=sys.stderr)
+        tell(received(expected, share))
         raise typer.Exit(1)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfrank_sel import kept
-from tfrank_sel.data import arrays, formats, table as data_table
+from tfrank_sel.data import arrays, arrow_types, formats, table as data_table
 from tfrank_sel.data.formats.reader import Part, opened
 from tfrank_sel.data.formats.text import CsvReader, TsvReader, fields
 from tfrank_sel.data.rejections import InputError
@@ -74,7 +74,7 @@ def read(paths: Sequence[str]) -> list[Judgment]:
             raise InputError(path, received("expected a judgment", "none"))
         numbers, *values = zip(*found, strict=True)
         texts = ([arrays.text(x) for x in column] for column in values)
-        columns = arrays.arrow().table(dict(zip(_ROLES, texts, strict=True)))
+        columns = arrow_types.arrow().table(dict(zip(_ROLES, texts, strict=True)))
         parts += data_table.read([(path, np.array(numbers), columns)], _ROLES, {})
     rows = data_table.concatenated(parts)
     by_pair = collections.defaultdict[tuple[str, str], list[tuple[float, str]]](list)
@@ -109,7 +109,7 @@ def table(judgments: Sequence[Judgment]) -> Any:
         "doc_id": [x.document for x in judgments],
         "relevance": [float(np.mean(x.ratings)) for x in judgments],
     }
-    return arrays.arrow().table(columns)
+    return arrow_types.arrow().table(columns)
 
 
 def _of_columns(path: str) -> Iterator[_Rating]:

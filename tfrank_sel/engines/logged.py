@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel import kept
-from tfrank_sel.data import arrays, lists
+from tfrank_sel.data import arrow_types, lists
 from tfrank_sel.data.formats import Table
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.engines.engine import Engine, Logged
@@ -98,7 +98,7 @@ def table(judged: Table, roles: Mapping[str, str], found: Found) -> Any:
         raise refusal(expected, ", ".join(sorted(clash)))
     columns = {name: judged[role][found.rows] for role, name in roles.items()}
     features = dict(zip(found.names, found.features.T, strict=True))
-    return arrays.arrow().table(columns | features)
+    return arrow_types.arrow().table(columns | features)
 
 
 def scores(path: str, names: Sequence[str], x: NDArray[np.float32]) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.data import lists, stores, table as data_table
-from tfrank_sel.data.arrays import arrow
+from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats.binary import (
     ArrowReader,
     ElwcReader,

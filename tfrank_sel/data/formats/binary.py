@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.arrays import arrow
+from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.formats.reader import Part, Reader, RowReader, spaced
 from tfrank_sel.data.formats.tables import PARTS, ROWS, TableReader

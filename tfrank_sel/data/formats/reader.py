@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from tfrank_sel.data import lines, lists
-from tfrank_sel.data.arrays import arrow
+from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Columns, Schema

@@ -14,6 +14,7 @@ import tensorflow as tf
 from google.protobuf import message
 
 from tfrank_sel.data import arrays, elwc, parsing, stores, typed
+from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import InputError, Rejected
@@ -94,7 +95,7 @@ def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
         is_plain = all(len(values) == 1 for values in column)
         nothing = [None] * (longest - len(column))
         by_name[name] = arrays.array([*([x for [x] in column] if is_plain else column), *nothing])
-    return arrays.arrow().table(by_name)
+    return arrow().table(by_name)
 
 
 def _first(paths: Sequence[str]) -> Iterator[bytes]:

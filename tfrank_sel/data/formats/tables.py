@@ -10,7 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tfrank_sel.data import arrays
-from tfrank_sel.data.arrays import arrow
+from tfrank_sel.data.arrow_types import (
+    accepts,
+    arrow,
+    is_binary,
+    is_list,
+    is_number,
+    is_span,
+    is_text,
+    plain_type,
+)
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.reader import Part, RowReader, spaced
 from tfrank_sel.data.rejections import InputError, Rejected
@@ -238,7 +247,7 @@ def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
         fits(place, schema, columns)
         for name in () if columns.types else columns.features:
             kind = schema.field(name).type
-            if not arrays.accepts(kind, Number()) or arrays.is_text(arrays.plain_type(kind)):
+            if not accepts(kind, Number()) or is_text(plain_type(kind)):
                 expected = f"expected numbers in the column {name!r}"
                 raise InputError(place, received(expected, kind))
     if not (columns.features or free):
@@ -253,7 +262,7 @@ def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
 
 def _numbers(schema: Any) -> list[str]:
     types = arrow().types
-    kinds = ((x.name, arrays.plain_type(x.type)) for x in schema)
+    kinds = ((x.name, plain_type(x.type)) for x in schema)
     return [x for x, kind in kinds if types.is_integer(kind) or types.is_floating(kind)]
 
 
@@ -290,8 +299,8 @@ def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Table
     measures |= {role: read(name, arrays.floats) for role, name in columns.measures.items()}
     features = np.empty([table.num_rows, len(schema.names)], np.float32)
     texts = np.empty([table.num_rows, len(schema.texts)], np.object_) if schema.texts else None
-    for name, feature, is_text, span in spans(schema.features):
-        if is_text and texts is not None:
+    for name, feature, are_texts, span in spans(schema.features):
+        if are_texts and texts is not None:
             texts[:, span] = read(name, arrays.texts, feature)
         else:
             features[:, span] = read(name, arrays.numbers, feature)
@@ -382,7 +391,7 @@ def constant(sample: Any, key: str) -> tuple[set[str], np.ndarray]:
 
 def _codes(column: Any) -> Any:
     """A number for each value, the same for equal ones; None for lists and the like."""
-    if arrays.arrow().types.is_nested(column.type):
+    if arrow().types.is_nested(column.type):
         return None
     encoded = arrays.plain(column).dictionary_encode("encode")
     return encoded.indices.to_numpy(zero_copy_only=False)
@@ -398,7 +407,7 @@ def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, s
         The table of the columns that all files have, in the order of the first file; and the other
         columns, with the reasons: those of some files only, and those of lists and other values.
     """
-    pa = arrays.arrow()
+    pa = arrow()
     named = [(path, dict(zip(x.schema.names, x.columns, strict=True))) for path, x in samples]
     columns, left_out = dict[str, Any](), dict[str, str]()
     for name in dict.fromkeys(name for _, of_file in named for name in of_file):
@@ -417,7 +426,7 @@ def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, s
 
 def _has_nested_texts(column: Any) -> bool:
     """Whether texts stand for lists or objects, which were among values of other types."""
-    pa = arrays.arrow()
+    pa = arrow()
     if column.type != pa.string():
         return False
     marked = column.filter(pa.compute.starts_with(column, arrays.INVALID))
@@ -426,7 +435,7 @@ def _has_nested_texts(column: Any) -> bool:
 
 def joined(columns: list[Any]) -> Any:
     """Joins Arrow columns of several types to one: times of dates and times, or texts of others."""
-    pa = arrays.arrow()
+    pa = arrow()
     typed = [x for x in columns if len(x) and not pa.types.is_null(x.type)] or columns
     kind = typed[0].type
     if all(x.type == kind for x in typed):
@@ -435,7 +444,7 @@ def joined(columns: list[Any]) -> Any:
         return pa.chunked_array(same, kind)
     columns = [arrays.plain(x) for x in columns]
     try:
-        if (time := _time_of([arrays.plain_type(x.type) for x in typed])) is not None:
+        if (time := _time_of([plain_type(x.type) for x in typed])) is not None:
             columns = [x.cast(time) for x in columns]
         tables = [pa.table({"x": x}) for x in columns]
         return pa.concat_tables(tables, promote_options="permissive")["x"]
@@ -448,20 +457,20 @@ def _time_of(kinds: Sequence[Any]) -> Any:
 
     A time without a zone is UTC.
     """
-    types = arrays.arrow().types
+    types = arrow().types
     times = [x for x in kinds if types.is_timestamp(x)]
     if not times or not all(types.is_date(x) for x in kinds if x not in times):
         return None
     unit = max((x.unit for x in times), key=("s", "ms", "us", "ns").index)
     zones = {x.tz if types.is_timestamp(x) else None for x in kinds}
-    return arrays.arrow().timestamp(unit, zones.pop() if len(zones) == 1 else "UTC")
+    return arrow().timestamp(unit, zones.pop() if len(zones) == 1 else "UTC")
 
 
 def _of_python(column: Any) -> Any:
     """A column whose values Python has, too: times are texts, as in identifiers."""
-    types, kind = arrow().types, arrays.plain_type(column.type)
+    types, kind = arrow().types, plain_type(column.type)
     is_known = types.is_nested(kind) or types.is_null(kind) or types.is_boolean(kind)
-    if is_known or arrays.is_number(kind):
+    if is_known or is_number(kind):
         return column
     texts = arrays.strings(column)
     return arrow().array(texts, mask=texts == "")
@@ -469,20 +478,20 @@ def _of_python(column: Any) -> Any:
 
 def _type(field: Any, column: Any) -> Feature | str:
     """The type of a column, or the reason why there is none."""
-    types = arrays.arrow().types
+    types = arrow().types
     if is_index(field.name):
         return "it is the index of a pandas frame"
     if column.null_count == len(column):
         return "it has no value"
     is_encoded = types.is_dictionary(field.type)
     kind = field.type.value_type if is_encoded else field.type
-    if arrays.is_binary(kind):
+    if is_binary(kind):
         return f"it is of type {kind}"
     column = arrays.plain(column)
     kind = column.type
-    if arrays.is_list(kind):
+    if is_list(kind):
         return _of_lists(kind.value_type, column)
-    if types.is_nested(kind) or arrays.is_span(kind):
+    if types.is_nested(kind) or is_span(kind):
         return f"it is of type {kind}"
     distinct, present = len(column.unique().drop_null()), len(column) - column.null_count
     if distinct == 1 and present == len(column):
@@ -493,11 +502,11 @@ def _type(field: Any, column: Any) -> Feature | str:
         return Timestamp(parts=True)
     if _are_times(column, is_named=bool(_TIME.search(field.name))):
         return Timestamp(parts=True)
-    is_long = types.is_integer(kind) and arrays.arrow().compute.max(column).as_py() >= 2**63
+    is_long = types.is_integer(kind) and arrow().compute.max(column).as_py() >= 2**63
     is_identifier = types.is_integer(kind) and bool(
         is_encoded or is_long or _IDENTIFIER.search(field.name) or _are_hashes(column)
     )
-    if arrays.is_number(kind) and not is_identifier:
+    if is_number(kind) and not is_identifier:
         return Number()
     if distinct > _MOST_DISTINCT * present:
         values = "identifiers" if is_identifier else "texts"
@@ -507,8 +516,8 @@ def _type(field: Any, column: Any) -> Feature | str:
 
 def _are_times(column: Any, is_named: bool) -> bool:
     """Whether values are times: texts of dates; or days in digits, and seconds, if so named."""
-    pa = arrays.arrow()
-    if arrays.is_text(column.type):
+    pa = arrow()
+    if is_text(column.type):
         words = arrays.stripped(column)
         if pa.compute.all(pa.compute.match_substring_regex(words, _DAYS)).as_py():
             return not np.isinf(arrays.numbers(column, Timestamp())).any()
@@ -522,16 +531,16 @@ def _are_times(column: Any, is_named: bool) -> bool:
 
 def _are_hashes(column: Any) -> bool:
     """Whether integers are as large and far apart as hashes, unlike times in nanoseconds."""
-    ends = arrays.arrow().compute.min_max(column).as_py()
+    ends = arrow().compute.min_max(column).as_py()
     return bool(ends["max"] >= arrays.EXACT and 2 * ends["min"] < ends["max"])
 
 
 def _of_lists(kind: Any, column: Any) -> Feature | str:
-    if arrays.is_text(kind):
+    if is_text(kind):
         return Set()
-    if not arrays.is_number(kind):
+    if not is_number(kind):
         return f"it is of lists of type {kind}"
-    sizes = arrays.arrow().compute.list_value_length(column).unique().drop_null().to_pylist()
+    sizes = arrow().compute.list_value_length(column).unique().drop_null().to_pylist()
     if len(sizes) > 1:
         return f"its lists have {min(sizes)} to {max(sizes)} numbers"
     return Vector(size=sizes[0]) if sizes[0] else "it has no value"

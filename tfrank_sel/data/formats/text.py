@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tfrank_sel.data import arrays, letor, lines
-from tfrank_sel.data.arrays import array, arrow, floats
+from tfrank_sel.data import arrays, arrow_types, letor, lines
+from tfrank_sel.data.arrays import array, floats
+from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats.reader import LineReader, Part, opened
 from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, Row, TableReader
 from tfrank_sel.data.lists import Lists
@@ -78,7 +79,7 @@ class DelimitedReader(LineReader, TableReader):
         count = min(len(first), len(texts))
         columns = [x.slice(0, count) for x in first.columns]
         for i, column in enumerate(columns):
-            if arrays.is_number(column.type):  # which may be a name, such as 007
+            if arrow_types.is_number(column.type):  # which may be a name, such as 007
                 columns[i] = numbered(arrays.plain(texts.column(i).slice(0, count)))
         return arrow().table(columns, names=first.schema.names)
 
@@ -314,7 +315,7 @@ def _check_exact(table: Any, names: Sequence[str]) -> None:
     pa = arrow()
     for name in set(names) & set(table.schema.names):
         column = table[name]
-        while arrays.is_list(column.type):
+        while arrow_types.is_list(column.type):
             column = pa.compute.list_flatten(column)
         is_float = pa.types.is_floating(column.type)
         if is_float and np.any(np.abs(np.asarray(column.fill_null(0.0))) >= arrays.EXACT):

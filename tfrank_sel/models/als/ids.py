@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.data import arrays, formats, table
+from tfrank_sel.data import arrays, arrow_types, formats, table
 from tfrank_sel.models.als import retrieval
 from tfrank_sel.refusals import refusal
 
@@ -79,12 +79,12 @@ def distinct(name: str, column: Any, place: str) -> tuple[Ids, NDArray[np.int64]
     Raises:
         ValueError: If an id is missing or empty, or a number is no integer of 64 bits.
     """
-    pa = arrays.arrow()
+    pa = arrow_types.arrow()
     values = arrays.plain(column)
     kind = values.type
     if not len(values):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    if arrays.is_text(kind):
+    if arrow_types.is_text(kind):
         texts, codes = arrays.encoded(values.fill_null(""), sort=True)
         # sorted: an empty one is the first, and invalid ones follow each other
         bounds = np.searchsorted(texts, np.array([arrays.INVALID, "\U00010000"], object))
@@ -92,7 +92,7 @@ def distinct(name: str, column: Any, place: str) -> tuple[Ids, NDArray[np.int64]
             return texts, codes
     if not pa.types.is_integer(kind) or values.null_count:
         values = formats.table(pa.table({name: column}), {"user": name}, place=place)["user"]
-        if arrays.is_number(kind):
+        if arrow_types.is_number(kind):
             values = table.numbered(pa.array(values, pa.string()))
             if not pa.types.is_integer(values.type):
                 raise refusal(f"The ids of {name!r} must be all texts or all integers", kind)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.data import arrays, formats, table
+from tfrank_sel.data import arrays, arrow_types, formats, table
 from tfrank_sel.models.als import ids
 from tfrank_sel.refusals import received, refusal
 
@@ -219,8 +219,8 @@ def _of_table(
     if others := {role: name for role, name in roles.items() if role in ("gain", "time")}:
         values = formats.table(whole.select(list(others.values())), others, place=_PLACE).roles
         if "gain" in others:
-            kind = arrays.plain_type(whole.schema.field(others["gain"]).type)
-            is_plain = arrays.arrow().types.is_primitive(kind)
+            kind = arrow_types.plain_type(whole.schema.field(others["gain"]).type)
+            is_plain = arrow_types.arrow().types.is_primitive(kind)
             gains = values["gain"].astype(_wide(kind.to_pandas_dtype()) if is_plain else float)
         times = values.get("time") if times is None else times
     users, items = (
@@ -269,14 +269,14 @@ def _roles(names: list[str]) -> dict[str, str]:
 
 def _is_of_numbers(kind: Any) -> bool:
     """Whether an Arrow type is one of numbers or of times."""
-    kind = arrays.plain_type(kind)
-    return arrays.is_number(kind) or bool(arrays.arrow().types.is_temporal(kind))
+    kind = arrow_types.plain_type(kind)
+    return arrow_types.is_number(kind) or bool(arrow_types.arrow().types.is_temporal(kind))
 
 
 def _are_times(column: Any) -> bool:
     """Whether values are more likely times, numbers from 20240229 on, than gains."""
-    kind = arrays.plain_type(column.type)
-    if not arrays.is_number(kind):
+    kind = arrow_types.plain_type(column.type)
+    if not arrow_types.is_number(kind):
         return _is_of_numbers(kind)
     return bool(len(column)) and float(arrays.doubles(column).min()) >= _TIME
 

@@ -13,7 +13,7 @@ from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
 from tfrank_sel.clicks.log import read
 from tfrank_sel.commandline import told
-from tfrank_sel.data import InputError, arrays
+from tfrank_sel.data import InputError, arrays, arrow_types
 from tfrank_sel.data.formats import Table
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.table import readable
@@ -111,7 +111,7 @@ def _numbers(inputs: Inputs) -> set[str]:
 def _as_read(table: pa.Table, numbers: set[str]) -> pa.Table:
     """A table whose columns of text are those that are read as text."""
     for place, field in enumerate(table.schema):
-        if field.name in numbers and arrays.is_text(field.type):
+        if field.name in numbers and arrow_types.is_text(field.type):
             values = pa.array(arrays.doubles(table[field.name]), from_pandas=True)
             table = table.set_column(place, field.name, values)
     return table
