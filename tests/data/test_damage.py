@@ -219,7 +219,15 @@ def test_a_row_within_which_the_file_ends_is_told_and_left_out(tmp_path, is_gzip
         with told:
             found = len(formats.table(path, {"query": "query_id"}))
         assert found == 2 + (end == len(whole))
-    for line in (b"[1", b"x", b"{}}", whole[start:] + b"}", whole[start:-2] + b"\n"):
+    for line in (
+        b"[1",
+        b"x",
+        b"{}}",
+        b'{"q": 2, "d": "5" disc, more"}',
+        b'{q: 2, "and": "more"',
+        whole[start:] + b"}",
+        whole[start:-2] + b"\n",
+    ):
         path.write_bytes(compress(whole[:start] + line))
         with pytest.raises(InputError, match="row 3: a row must"):
             formats.table(path, {"query": "query_id"})

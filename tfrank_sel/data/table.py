@@ -366,9 +366,9 @@ def of_frame(
         if len(dict(pairs)) == len(pairs):
             with contextlib.suppress(pa.ArrowInvalid, TypeError, OverflowError):
                 table = pa.Table.from_pandas(frame, preserve_index=False)
-                for i, (name, values) in enumerate(pairs):
-                    if pa.types.is_date32(table.schema.types[i]):  # there may be times among them
-                        table = table.set_column(i, name, column(values))
+                for i, kind in enumerate(table.schema.types):
+                    if pa.types.is_date32(kind):  # there may be times among them
+                        table = table.set_column(i, pairs[i][0], column(pairs[i][1]))
                 return table
     elif isinstance(source, Mapping):
         pairs = [(str(x), y) for x, y in source.items() if names is None or str(x) in names]

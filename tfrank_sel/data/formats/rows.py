@@ -13,7 +13,7 @@ from tfrank_sel.data.table import ROLES, TEXT, Table, is_invalid, shown
 from tfrank_sel.features import Feature, Vector, means_missing, spans
 from tfrank_sel.refusals import received
 
-_INTEGER = re.compile(r"-?[0-9]+")
+_INTEGER = re.compile(r"-?[0-9]{1,4000}")  # Python reads no more digits
 _INTEGER_RULE = "an integer above -2**63 and below 2**63"
 _ABOVE = "above -3e38, which stands for a missing value in requests; leave it empty"
 _WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}

@@ -26,6 +26,7 @@ _BYTES = 1 << 20  # read at once
 _BLANK = b"\xef\xbb\xbf\r\n"  # a byte order mark, and line ends
 _SHOWN = 1000  # characters of a malformed line that are kept
 _DEEPEST = 64  # arrays and objects within each other: deeper ones end pyarrow's reader
+_LONGEST_TOKEN = 8  # characters of a number, a word or an escape of which a part is there
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)', re.DOTALL)  # which may have no end
 
 
@@ -338,19 +339,22 @@ def _objects(
                 json.dumps(value, ensure_ascii=False).encode()
         except ValueError as error:
             reason = received("a row must be a JSON object", error)
-            bad.append(Rejected(path, "row", number, reason, text, _is_torn(line)))
+            bad.append(Rejected(path, "row", number, reason, text, _is_torn(line, error)))
             continue
         kept.append(number)
         objects.append(value)
     return bad, np.array(kept, np.int64), objects
 
 
-def _is_torn(line: bytes) -> bool:
-    """Whether a line is the last of its file, which ends within the object."""
-    if line.endswith(b"\n"):
-        return False
+def _is_torn(line: bytes, error: ValueError) -> bool:
+    """Whether the last line of a file ends within its object, and has no fault before."""
     bare = _TEXT.sub(b"", line)
-    return bare.count(b"{") > bare.count(b"}")
+    if line.endswith(b"\n") or bare.count(b"{") <= bare.count(b"}"):
+        return False
+    if isinstance(error, json.JSONDecodeError):
+        is_text = error.msg.startswith("Unterminated string")
+        return is_text or error.pos >= len(error.doc) - _LONGEST_TOKEN
+    return isinstance(error, UnicodeDecodeError) and error.end >= len(line)
 
 
 def _check_depth(line: bytes) -> None:
