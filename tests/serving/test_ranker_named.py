@@ -153,7 +153,7 @@ REFUSED = [
     ({"is_new": 2}, {}, "item 1: 'is_new' must be true or false. Received: '2'"),
     ({"brand": ["acme"]}, {}, "item 1: 'brand' must be of type category.* Received: "),
     ({"brand": object()}, {}, "item 1: 'brand' must be of type category.* Received: <object"),
-    ({"year": 2025.5}, {}, "item 1: 'year' must be an integer above -2**63 and below 2**63. R"),
+    ({"year": 2025.5}, {}, "item 1: 'year' must be an integer above -2"),
     ({"seller": 2**63}, {}, "item 1: 'seller' must be .* Received: 9223372036854775808"),
     ({"embedding": [1.0]}, {}, r"item 1: 'embedding' must be 2 finite numbers. .*\[1.0\]"),
     ({"embedding": [1.0, None]}, {}, "item 1: 'embedding' must be 2 finite numbers"),
