@@ -252,6 +252,16 @@ LOGGED = ("a", "!", "a b", "x" * 256, '"\\', "{}")
 REFUSED = (" a", "a ", "\x7f", "x" * 257, "Zoë", "日本", "a\nb", "a\tb", "a\x00")
 
 
+def test_a_line_that_was_torn_spoils_no_other(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"session": "s1", "ite')
+    for _ in range(2):
+        Interleaving("ranker", (1, 2), log).mix([[0, 1], [1, 0]])
+    torn, *lines = log.read_text().splitlines()
+    assert torn == '{"session": "s1", "ite'
+    assert [sorted(json.loads(line)["items"]) for line in lines] == [["0", "1"]] * 2
+
+
 def test_a_name_of_a_session_is_logged_as_it_is_or_refused(ranker, log):
     for name in LOGGED:
         ranker.rank(FEATURES, IDS, session=name)

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Interleaving:
         self.model, self.versions = model, tuple(versions)
         self._values, self._mix = _METHODS[method]
         self._log = log
-        self._file = open(log, "a", encoding="utf-8")  # noqa: SIM115 - it is written to until the end
+        self._file = _opened(log)
         self._lock, self._rounds = threading.Lock(), Rounds()
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -119,10 +119,20 @@ class Interleaving:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self._log), os.fstat(self._file.fileno())):
                 return
-        file = open(self._log, "a", encoding="utf-8")  # noqa: SIM115
+        file = _opened(self._log)
         with contextlib.suppress(OSError):  # of what a full disk still holds back
             self._file.close()
         self._file = file
+
+
+def _opened(log: str | os.PathLike[str]) -> IO[str]:
+    """A log to append lines to, also behind one that another process was killed in."""
+    file = open(log, "a", encoding="utf-8")  # noqa: SIM115 - it is written to until the end
+    if size := os.fstat(file.fileno()).st_size:
+        with open(log, "rb") as before:
+            before.seek(size - 1)
+            file.write("" if before.read() == b"\n" else "\n")
+    return file
 
 
 class _Mixed(Model):
