@@ -230,7 +230,7 @@ def test_what_a_person_wrote_stays(
 ):
     for version in (1, 2, 3, 4):
         shutil.copytree(half / "1", tmp_path / "half" / f"{version}")
-    rest = "".join(f'version_labels {{ key: "{x}" value: {y} }}' for x, y in labels.items())
+    rest = label_lines(*labels.items())
     file = tmp_path / "models.config"
     file.write_text(ENTRY % (tmp_path, f"model_version_policy {{ {policy} }} {rest}"))
     command = command.replace("publish", f"publish {half / '2'}")
@@ -269,7 +269,7 @@ def test_what_a_person_wrote_stays(
 def test_labels_that_allow_no_release_are_told(half, tmp_path, release, labels, command, told):
     for version in (1, 2, 3, 4):
         shutil.copytree(half / "1", tmp_path / "half" / f"{version}")
-    rest = "".join(f'version_labels {{ key: "{x}" value: {y} }}' for x, y in labels.items())
+    rest = label_lines(*labels.items())
     file = tmp_path / "models.config"
     file.write_text(ENTRY % (tmp_path, f"model_version_policy {{ {BOTH} }} {rest}"))
     before = file.read_bytes()
@@ -278,6 +278,18 @@ def test_labels_that_allow_no_release_are_told(half, tmp_path, release, labels, 
     assert told is None or (told in said and len(said.splitlines()) == 1)
     assert told is None or file.read_bytes() == before
     assert {x.name for x in (tmp_path / "half").iterdir()} == {"1", "2", "3", "4"}
+
+
+def test_a_label_of_no_version_is_removed_with_a_warning(half, tmp_path):
+    shutil.copytree(half / "1", tmp_path / "half" / "1")
+    file = tmp_path / "models.config"
+    file.write_text(ENTRY % (tmp_path, label_lines(("partner", 2), ("partner of 1", 1))))
+    command = ["publish", half / "2", "--canary", "--folder", tmp_path, "--model-name", "half"]
+    done = CliRunner().invoke(app, [*map(str, command)])
+    reason = "labels of versions that are not there were removed. Received: ['partner']"
+    assert done.stderr == f"Warning: {tmp_path / 'half'}: {reason}\n"
+    labels = {"partner of 1": 1, "stable": 1, "canary": 2}
+    assert model_config.read(file)[1].labels == labels
 
 
 def label_lines(*labels):
@@ -334,7 +346,7 @@ def entries(file):
 @example({1, 2}, {}, pinned(2), PLATFORMS[2], "/models/half", "# a\n", ["roll back"])
 @example({1, 5}, {"stable": 1, "a": 7}, pinned(1), PLATFORMS[2], "", "", ["canary", "canary"])
 @example({1, 5}, {"stable": 1, "a": 7}, pinned(1), "", "", "", ["canary 7", "promote"])
-@example({1, 5}, {"a": 6}, "", PLATFORMS[1], "", "", ["roll back"])
+@example({1, 5}, {"a": 6}, "", PLATFORMS[1], "/models/half", "", ["roll back", "canary"])
 @example({1, 3, 4, 5}, {}, pinned(3), PLATFORMS[1], "", "", ["roll back"])
 @example({1, 2, 4}, {}, pinned(1, 4), PLATFORMS[1], "", "", ["roll back"])
 def test_a_release_is_whole_or_refused(there, labels, policy, platform, path, head, commands):
@@ -377,14 +389,14 @@ def check_release(root, model, head, command):
     )
     assert {*alive.values()} <= there_now
     assert served(now, there_now) or not served(entry, there)
+    if isinstance(result, int):
+        assert pathlib.Path(releases.served()).name == str(result)
+        assert result in served(now, there_now)
     if text_now == text:
         return
     assert {*now.version_labels.values()} <= served(now, there_now)
     assert now.base_path == (entry.base_path or str(root / "half"))
     assert (now.model_type, now.model_platform) == (0, "tensorflow")
-    if isinstance(result, int):
-        assert pathlib.Path(releases.served()).name == str(result)
-        assert result in served(now, there_now)
 
 
 @pytest.mark.parametrize(
