@@ -348,6 +348,7 @@ def entries(file):
 @example({1, 5}, {"stable": 1, "a": 7}, pinned(1), "", "", "", ["canary 7", "promote"])
 @example({1, 5}, {"a": 6}, "", PLATFORMS[1], "/models/half", "", ["roll back", "canary"])
 @example({1, 3, 4, 5}, {}, pinned(3), PLATFORMS[1], "", "", ["roll back"])
+@example({2, 3, 4}, {"a": 2}, pinned(4), PLATFORMS[1], "/models/half", "", ["roll back"])
 @example({1, 2, 4}, {}, pinned(1, 4), PLATFORMS[1], "", "", ["roll back"])
 def test_a_release_is_whole_or_refused(there, labels, policy, platform, path, head, commands):
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(record=True):

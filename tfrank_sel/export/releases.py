@@ -292,7 +292,7 @@ class Releases:
         """
         entry, folders = self._state()
         version = _current(entry, folders)
-        return None if version is None else str(folders[version])
+        return str(folders[version]) if version in folders else None
 
     def publish(
         self,
@@ -319,7 +319,7 @@ class Releases:
         with self._alone():
             entry, folders = self._state()
             labels, current = _own(entry), _current(entry, folders)
-            if canary and current in (None, published):
+            if canary and (current == published or current not in folders):
                 reason = "a canary requires another version that is served"
                 raise self._refused(reason, self.served())
             is_new = published is None or published not in (current, labels.get(CANARY))
@@ -337,7 +337,7 @@ class Releases:
             else:
                 place = str(folders[published])
             new = int(Path(place).name)
-            if canary and current is not None:
+            if canary:
                 labels = {STABLE: current, CANARY: new}
             elif labels.get(CANARY) == new:
                 labels = {STABLE: new, PREVIOUS: self._stable(labels)}
@@ -362,7 +362,7 @@ class Releases:
             labels, current = _own(entry), _current(entry, folders)
             if CANARY in labels:
                 labels = {STABLE: labels[CANARY], PREVIOUS: self._stable(labels)}
-            elif not labels and current is not None:
+            elif not labels and current in folders:
                 labels = {STABLE: current}
             else:
                 raise self._refused("expected a canary to promote", f"labels {labels}")
@@ -387,21 +387,22 @@ class Releases:
             pinned = entry.model_version_policy.specific.versions
             if labels:
                 version = labels.get(STABLE if CANARY in labels else PREVIOUS)
+                if version is None:
+                    reason = "expected a canary or a previous version to roll back"
+                    raise self._refused(reason, f"labels {labels}")
+                labels = {STABLE: version}
             elif latest in entry.version_labels.values():
                 reason = f"version {latest} must have no label to be rolled back"
                 raise self._refused(reason, f"labels {dict(entry.version_labels)}")
-            elif not pinned:
+            elif len(there) < 2 or not pinned:
                 return roll_back(self.base)
             elif latest not in pinned:
                 reason = f"version {latest}, the latest, must be served to be rolled back"
                 raise self._refused(reason, f"versions {[*pinned]} of {CONFIGURATION}")
             else:
-                version = _current(entry, there := there - {latest})
-            if version is None:
-                reason = "expected a canary or a previous version to roll back"
-                raise self._refused(reason, f"labels {labels}")
-            self._tell(entry, labels and {STABLE: version}, there)
-        return version
+                there.remove(latest)
+            self._tell(entry, labels, there)
+        return _current(entry, there)
 
     def remove_old(self, keep: int) -> list[int]:
         """Removes all versions except the latest ones and those that `models.config` names.
@@ -513,11 +514,10 @@ def _own(entry: Any) -> dict[str, int]:
     return {x: y for x, y in entry.version_labels.items() if x in _OWN}
 
 
-def _current(entry: Any, there: Collection[int]) -> int | None:
-    """The version of those there that a server uses by default; None if there is none."""
+def _current(entry: Any, there: Collection[int]) -> int:
+    """The version that a server uses by default; it may not be there, and is -1 if none is."""
     pinned = {*there} & {*entry.model_version_policy.specific.versions}
-    version: int = entry.version_labels.get(STABLE, max(pinned or there, default=-1))
-    return version if version in there else None
+    return int(entry.version_labels.get(STABLE, max(pinned or there, default=-1)))
 
 
 def _serve(entry: Any, before: set[int], there: set[int]) -> None:
