@@ -325,10 +325,8 @@ class Releases:
             is_new = published is None or published not in (current, labels.get(CANARY))
             if is_new and (entry.version_labels or entry.model_version_policy.HasField("specific")):
                 if not canary:
-                    raise self._refused(
-                        "a new version must be a canary first, since the served ones have labels",
-                        f"labels {dict(entry.version_labels)}",
-                    )
+                    reason = "a new version must be a canary first, since the served ones are named"
+                    raise self._refused(reason, f"labels {dict(entry.version_labels)}")
                 if CANARY in labels:
                     reason = "the canary must be promoted or rolled back first"
                     raise self._refused(reason, f"labels {labels}")
@@ -488,8 +486,7 @@ class Releases:
         # versions alone need no extra
         from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-        path, text = stores.join(self.root, CONFIGURATION), ""
-        configuration = ModelServerConfig()
+        path, text, configuration = stores.join(self.root, CONFIGURATION), "", ModelServerConfig()
         try:
             text_format.Parse(text := stores.read_text(path), configuration)
             if not configuration.HasField("model_config_list"):
