@@ -5,17 +5,23 @@ import pathlib
 import re
 import shlex
 import shutil
+import tempfile
 import threading
 import time
+import warnings
 from concurrent import futures
 
 import grpc
 import numpy as np
 import pytest
+from google.protobuf import text_format
+from hypothesis import example, given, settings, strategies as st
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 from typer.testing import CliRunner
 
 from tests.serving.half_plus import Client
 from tests.serving.test_reload import soon
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.releases import Releases
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import model_config
@@ -209,6 +215,7 @@ BOTH = "specific { versions: 1 versions: 2 versions: 3 versions: 4 }"
         ({"stable": 3, "previous": 2, "partner": 2}, BOTH, "roll-back", {"stable": 2}, [1, 2, 4]),
         ({"partner": 1}, "specific { versions: 1 versions: 4 }", "promote", {"stable": 4}, [1, 4]),
         ({}, "specific { versions: 1 versions: 4 }", "roll-back", {}, [1]),
+        ({}, "specific { versions: 4 }", "roll-back", {}, [3]),
         ({}, "specific { versions: 1 versions: 2 }", "promote", {"stable": 2}, [1, 2]),
         ({}, "all {}", "publish", {}, "all"),
         ({"partner": 1}, "all {}", "publish --canary", {"stable": 4, "canary": 5}, "all"),
@@ -223,7 +230,7 @@ def test_what_a_person_wrote_stays(
 ):
     for version in (1, 2, 3, 4):
         shutil.copytree(half / "1", tmp_path / "half" / f"{version}")
-    rest = "".join(f'version_labels {{ key: "{x}" value: {y} }}' for x, y in labels.items())
+    rest = label_lines(*labels.items())
     file = tmp_path / "models.config"
     file.write_text(ENTRY % (tmp_path, f"model_version_policy {{ {policy} }} {rest}"))
     command = command.replace("publish", f"publish {half / '2'}")
@@ -253,15 +260,16 @@ def test_what_a_person_wrote_stays(
         ({"previous": 3}, "promote", "expected a canary to promote"),
         ({"previous": 3}, "roll-back", None),
         ({"partner": 4}, "roll-back", "version 4 must have no label to be rolled back"),
-        ({"partner": 9}, "promote", "labels must be of versions that are there"),
         ({"partner": 1}, "publish", "must be a canary first"),
         ({}, "publish", "must be a canary first"),
+        ({"partner": 9}, "publish", "must be a canary first"),
+        ({"previous": 9}, "roll-back", "version 9 must be there to become stable"),
     ],
 )
 def test_labels_that_allow_no_release_are_told(half, tmp_path, release, labels, command, told):
     for version in (1, 2, 3, 4):
         shutil.copytree(half / "1", tmp_path / "half" / f"{version}")
-    rest = "".join(f'version_labels {{ key: "{x}" value: {y} }}' for x, y in labels.items())
+    rest = label_lines(*labels.items())
     file = tmp_path / "models.config"
     file.write_text(ENTRY % (tmp_path, f"model_version_policy {{ {BOTH} }} {rest}"))
     before = file.read_bytes()
@@ -270,6 +278,126 @@ def test_labels_that_allow_no_release_are_told(half, tmp_path, release, labels, 
     assert told is None or (told in said and len(said.splitlines()) == 1)
     assert told is None or file.read_bytes() == before
     assert {x.name for x in (tmp_path / "half").iterdir()} == {"1", "2", "3", "4"}
+
+
+def test_a_label_of_no_version_is_removed_with_a_warning(half, tmp_path):
+    shutil.copytree(half / "1", tmp_path / "half" / "1")
+    file = tmp_path / "models.config"
+    file.write_text(ENTRY % (tmp_path, label_lines(("partner", 2), ("partner of 1", 1))))
+    command = ["publish", half / "2", "--canary", "--folder", tmp_path, "--model-name", "half"]
+    done = CliRunner().invoke(app, [*map(str, command)])
+    reason = "labels of versions that are not there were removed. Received: ['partner']"
+    assert done.stderr == f"Warning: {tmp_path / 'half'}: {reason}\n"
+    labels = {"partner of 1": 1, "stable": 1, "canary": 2}
+    assert model_config.read(file)[1].labels == labels
+
+
+def label_lines(*labels):
+    return "".join(f'version_labels {{ key: "{x}" value: {y} }}' for x, y in labels)
+
+
+def pinned(*versions):
+    return f"specific {{ {''.join(f'versions: {x} ' for x in versions)} }}"
+
+
+PLATFORMS = ("", 'model_platform: "tensorflow"', "model_type: TENSORFLOW", "model_type: OTHER")
+COMMANDS = {
+    "publish": lambda releases, model: releases.publish(model),
+    "canary": lambda releases, model: releases.publish(model, canary=True),
+    "canary 7": lambda releases, model: releases.publish(model, 7, canary=True),
+    "promote": lambda releases, model: releases.promote(),
+    "roll back": lambda releases, model: releases.roll_back(),
+    "remove": lambda releases, model: releases.remove_old(1),
+}
+
+
+def served(entry, there):
+    """What a server has of an entry, by TensorFlow Serving's rules."""
+    policy = entry.model_version_policy
+    if policy.WhichOneof("policy_choice") == "all":
+        return there
+    if policy.WhichOneof("policy_choice") == "specific":
+        return there & {*policy.specific.versions}
+    return {*sorted(there)[-max(1, policy.latest.num_versions) :]}
+
+
+def entries(file):
+    return text_format.Parse(file.read_bytes(), ModelServerConfig()).model_config_list.config
+
+
+@settings(max_examples=80)
+@given(
+    st.sets(st.integers(0, 5), min_size=1),
+    st.dictionaries(st.sampled_from(["stable", "canary", "previous", "a", "b"]), st.integers(0, 7)),
+    st.one_of(
+        st.sampled_from(["", "all {}", "latest { num_versions: 1 }", "latest { num_versions: 2 }"]),
+        st.sets(st.integers(0, 6), min_size=1).map(lambda x: pinned(*x)),
+    ),
+    st.sampled_from(PLATFORMS),
+    st.sampled_from(["", "/models/half", "gs://models/half"]),
+    st.lists(st.text(st.sampled_from(" #x\t\r\f\v\x1c\x85\u2028é{"))).map(
+        lambda lines: "".join(f"{x[:1] if x[:1].isspace() else ''}#{x}\n\n" for x in lines)
+    ),
+    st.lists(st.sampled_from(list(COMMANDS)), min_size=1, max_size=3),
+)
+# comments, base paths of containers, the former platform, labels of no version, pins of old ones
+@example({1}, {}, "", PLATFORMS[1], "", "# a\u2028b\n# a\x0cb\n \t# c\n", ["canary"])
+@example({1, 2}, {}, "", PLATFORMS[1], "/models/half", "", ["roll back"])
+@example({1, 2}, {}, pinned(2), PLATFORMS[2], "/models/half", "# a\n", ["roll back"])
+@example({1, 5}, {"stable": 1, "a": 7}, pinned(1), PLATFORMS[2], "", "", ["canary", "canary"])
+@example({1, 5}, {"stable": 1, "a": 7}, pinned(1), "", "", "", ["canary 7", "promote"])
+@example({1, 5}, {"a": 6}, "", PLATFORMS[1], "/models/half", "", ["roll back", "canary"])
+@example({1, 3, 4, 5}, {}, pinned(3), PLATFORMS[1], "", "", ["roll back"])
+@example({2, 3, 4}, {"a": 2}, pinned(4), PLATFORMS[1], "/models/half", "", ["roll back"])
+@example({1, 2, 4}, {}, pinned(1, 4), PLATFORMS[1], "", "", ["roll back"])
+def test_a_release_is_whole_or_refused(there, labels, policy, platform, path, head, commands):
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(record=True):
+        root, model = pathlib.Path(name), pathlib.Path(name, "model")
+        for folder in (model, *(root / "half" / str(x) for x in there)):
+            folder.mkdir(parents=True)
+            (folder / "saved_model.pb").write_text("x")
+        file = root / "models.config"
+        rest = f"{platform} {label_lines(*labels.items())} model_version_policy {{ {policy} }}"
+        file.write_text(
+            f'''{head}model_config_list {{ config {{ name: "other" base_path: "/other" }} config {{
+            # a comment of an entry
+            name: "half" base_path: "{path}" {rest} }} }}'''
+        )
+        for command in commands:
+            check_release(root, model, head, COMMANDS[command])
+
+
+def check_release(root, model, head, command):
+    def found():
+        folders = {x.name for x in (root / "half").iterdir()}
+        return file.read_bytes(), folders, {int(x) for x in folders if x.isdigit()}
+
+    file, releases = root / "models.config", Releases(str(root), "half")
+    (other, entry), (text, folders, there) = entries(file), found()
+    try:
+        result = command(releases, model)
+    except InputError:
+        assert found()[:2] == (text, folders)
+        return
+    (other_now, now), (text_now, _, there_now) = entries(file), found()
+    assert other_now == other
+    assert text_now.decode().startswith(head)
+    yours = {x: y for x, y in entry.version_labels.items() if x in ("a", "b")}
+    alive = {x: y for x, y in yours.items() if y in there}
+    assert {x: y for x, y in now.version_labels.items() if x in ("a", "b")} in (
+        alive,
+        *([yours] if text_now == text else []),
+    )
+    assert {*alive.values()} <= there_now
+    assert served(now, there_now) or not served(entry, there)
+    if isinstance(result, int):
+        assert pathlib.Path(releases.served()).name == str(result)
+        assert result in served(now, there_now)
+    if text_now == text:
+        return
+    assert {*now.version_labels.values()} <= served(now, there_now)
+    assert now.base_path == (entry.base_path or str(root / "half"))
+    assert (now.model_type, now.model_platform) == (0, "tensorflow")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -256,8 +258,8 @@ class Releases:
     refuse to move a label to a version that they have not loaded.
 
     Other labels than `stable`, `canary` and `previous` are yours, and so are other models, policies
-    that serve more versions, and further settings: they stay. A change keeps the comments at the
-    head of the file only.
+    that serve more versions, `base_path`, and further settings: they stay. A change keeps the
+    comments at the head of the file only, and removes labels and pins of versions that are gone.
 
     All methods raise `tfrank_sel.data.InputError` if a store cannot be reached or denies access,
     another process is changing it, or `models.config` is malformed or empty.
@@ -285,12 +287,11 @@ class Releases:
         """Returns the version that a server uses by default.
 
         Returns:
-            The folder or URL of the version labelled `stable`, if there is one, else of the latest;
-            None if there is no version.
+            The folder or URL of the version labelled `stable`, if there is one, else of the latest
+            that the policy names, else of the latest; None if there is no version.
         """
-        entry, folders = self._entry(self._read()), versions(self.base)
-        pinned = {*folders} & {*entry.model_version_policy.specific.versions}
-        version = entry.version_labels.get(STABLE, max(pinned or folders, default=-1))
+        entry, folders = self._state()
+        version = _current(entry, folders)
         return str(folders[version]) if version in folders else None
 
     def publish(
@@ -316,31 +317,30 @@ class Releases:
             tfrank_sel.data.InputError: If the version exists, or the labels do not allow it.
         """
         with self._alone():
-            entry, before = self._entry(self._read()), self.served()
-            labels, current = _own(entry), None if before is None else int(Path(before).name)
-            if canary and current in (None, published):
-                raise self._refused("a canary requires another version that is served", before)
+            entry, folders = self._state()
+            labels, current = _own(entry), _current(entry, folders)
+            if canary and (current == published or current not in folders):
+                reason = "a canary requires another version that is served"
+                raise self._refused(reason, self.served())
             is_new = published is None or published not in (current, labels.get(CANARY))
             if is_new and (entry.version_labels or entry.model_version_policy.HasField("specific")):
                 if not canary:
-                    raise self._refused(
-                        "a new version must be a canary first, since the served ones have labels",
-                        f"labels {dict(entry.version_labels)}",
-                    )
+                    reason = "a new version must be a canary first, since the served ones are named"
+                    raise self._refused(reason, f"labels {dict(entry.version_labels)}")
                 if CANARY in labels:
                     reason = "the canary must be promoted or rolled back first"
                     raise self._refused(reason, f"labels {labels}")
             if published is None:
                 place = str(publish(saved_model, self.base, version))
             else:
-                place = str(versions(self.base)[published])
+                place = str(folders[published])
             new = int(Path(place).name)
-            if canary and current is not None:
+            if canary:
                 labels = {STABLE: current, CANARY: new}
             elif labels.get(CANARY) == new:
                 labels = {STABLE: new, PREVIOUS: self._stable(labels)}
             # After the version itself: servers refuse a label of a version that is not there.
-            self._tell(labels)
+            self._tell(entry, labels, {*folders, new})
         return place
 
     def promote(self) -> int:
@@ -356,21 +356,22 @@ class Releases:
             tfrank_sel.data.InputError: If there is no version to promote.
         """
         with self._alone():
-            labels, before = _own(self._entry(self._read())), self.served()
+            entry, folders = self._state()
+            labels, current = _own(entry), _current(entry, folders)
             if CANARY in labels:
                 labels = {STABLE: labels[CANARY], PREVIOUS: self._stable(labels)}
-            elif not labels and before is not None:
-                labels = {STABLE: int(Path(before).name)}
+            elif not labels and current in folders:
+                labels = {STABLE: current}
             else:
                 raise self._refused("expected a canary to promote", f"labels {labels}")
-            self._tell(labels)
+            self._tell(entry, labels, {*folders})
         return labels[STABLE]
 
     def roll_back(self) -> int:
         """Withdraws the canary or, if there is none, returns to the previous version.
 
-        With labels, only `models.config` changes: the version is kept, and no longer served.
-        Without labels, the latest version is renamed as in `tfrank_sel.export.roll_back`.
+        With labels, or a policy of given versions, only `models.config` changes: the version is
+        kept, and no longer served. Else the latest is renamed as in `tfrank_sel.export.roll_back`.
 
         Returns:
             The version that is now served by default.
@@ -379,23 +380,27 @@ class Releases:
             tfrank_sel.data.InputError: If there is no other version to serve.
         """
         with self._alone():
-            labels = _own(entry := self._entry(self._read()))
-            if not labels:
-                if (
-                    latest := max(versions(self.base), default=-1)
-                ) in entry.version_labels.values():
-                    reason = f"version {latest} must have no label to be rolled back"
-                    raise self._refused(reason, f"labels {dict(entry.version_labels)}")
-                before = roll_back(self.base)
-                if entry.base_path:
-                    self._tell(labels)
-                return before
-            version = labels.get(STABLE if CANARY in labels else PREVIOUS)
-            if version is None:
-                reason = "expected a canary or a previous version to roll back"
-                raise self._refused(reason, f"labels {labels}")
-            self._tell({STABLE: version})
-        return version
+            entry, folders = self._state()
+            labels, there, latest = _own(entry), {*folders}, max(folders, default=-1)
+            pinned = entry.model_version_policy.specific.versions
+            if labels:
+                version = labels.get(STABLE if CANARY in labels else PREVIOUS)
+                if version is None:
+                    reason = "expected a canary or a previous version to roll back"
+                    raise self._refused(reason, f"labels {labels}")
+                labels = {STABLE: version}
+            elif latest in entry.version_labels.values():
+                reason = f"version {latest} must have no label to be rolled back"
+                raise self._refused(reason, f"labels {dict(entry.version_labels)}")
+            elif len(there) < 2 or not pinned:
+                return roll_back(self.base)
+            elif latest not in pinned:
+                reason = f"version {latest}, the latest, must be served to be rolled back"
+                raise self._refused(reason, f"versions {[*pinned]} of {CONFIGURATION}")
+            else:
+                there.remove(latest)
+            self._tell(entry, labels, there)
+        return _current(entry, there)
 
     def remove_old(self, keep: int) -> list[int]:
         """Removes all versions except the latest ones and those that `models.config` names.
@@ -410,7 +415,7 @@ class Releases:
             tfrank_sel.data.InputError: If `keep` is not positive.
         """
         with self._alone():
-            entry = self._entry(self._read())
+            entry, _ = self._state()
             spare = *entry.version_labels.values(), *entry.model_version_policy.specific.versions
             return remove_old(self.base, keep, spare)
 
@@ -437,42 +442,53 @@ class Releases:
             raise self._refused("a version must be labelled `stable`", f"labels {dict(labels)}")
         return labels[STABLE]
 
-    def _tell(self, labels: dict[str, int]) -> None:
-        """Writes the labels to `models.config`; without labels, its policy stays."""
-        # Servers refuse a label of a version that is not there, and would serve none.
-        there = versions(self.base)
+    def _state(self) -> tuple[Any, Mapping[int, Path | str]]:
+        """The entry of the model, and the folders of its versions.
+
+        Labels of a person for versions that are not there are left out: servers refuse all labels
+        for one of these, and the next version could get such a number.
+        """
+        entry, folders = self._entry(self._read()[0]), versions(self.base)
+        for label, version in [*entry.version_labels.items()]:
+            if label not in _OWN and version not in folders:
+                del entry.version_labels[label]
+        return entry, folders
+
+    def _tell(self, entry: Any, labels: dict[str, int], there: set[int]) -> None:
+        """Writes the entry with labels to `models.config`; without labels, its policy stays."""
         if labels and self._stable(labels) not in there:
             reason = f"version {labels[STABLE]} must be there to become stable"
             raise self._refused(reason, f"versions {sorted(there)}")
-        configuration = self._read()
-        entry = self._entry(configuration)
-        others = {x: y for x, y in entry.version_labels.items() if x not in _OWN}
-        if gone := {x: y for x, y in others.items() if y not in there}:
-            raise self._refused("labels must be of versions that are there", f"labels {gone}")
-        before, labels = (
-            {*_own(entry).values()},
-            others | {label: x for label, x in labels.items() if x in there},
-        )
-        # Servers read the file in another working folder.
+        before = _own(entry)
+        for label in before:
+            del entry.version_labels[label]
+        entry.version_labels.update({x: y for x, y in labels.items() if y in there})
+        _serve(entry, {*before.values()}, there)
+        # Servers read the file in another working folder, and have other paths in a container.
         base = self.base if stores.is_remote(self.base) else os.path.abspath(self.base)
-        entry.base_path, entry.model_platform = base, "tensorflow"
-        entry.ClearField("version_labels")
-        entry.version_labels.update(labels)
-        _serve(entry.model_version_policy, {*labels.values()}, before, sorted(there, reverse=True))
-        if configuration == self._read():  # also its comments stay
+        entry.base_path = entry.base_path or base
+        entry.ClearField("model_type")  # an older form of the platform; servers refuse both
+        entry.model_platform = entry.model_platform or "tensorflow"
+        configuration, text = self._read()
+        if entry == (found := self._entry(configuration)):  # also its comments stay
             return
-        path = stores.join(self.root, CONFIGURATION)
-        text = stores.read_text(path) if stores.is_file(path) else ""
-        head = itertools.takewhile(lambda x: x[:1] in ("#", "\n"), text.splitlines(keepends=True))
-        stores.write_text(path, "".join(head) + text_format.MessageToString(configuration))
+        gone = {*found.version_labels} - {*entry.version_labels, *_OWN}
+        found.CopyFrom(entry)
+        head = re.split(r"(?m)^[^\S\n]*[^\s#]", text, maxsplit=1)[0]
+        text = head + text_format.MessageToString(configuration)
+        stores.write_text(stores.join(self.root, CONFIGURATION), text)
+        if gone:
+            reason = "labels of versions that are not there were removed"
+            warnings.warn(f"{self._refused(reason, sorted(gone))}", stacklevel=3)
 
-    def _read(self) -> Any:
+    def _read(self) -> tuple[Any, str]:
+        """The message and the text of `models.config`, both empty if there is none."""
         # versions alone need no extra
         from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-        path, configuration = stores.join(self.root, CONFIGURATION), ModelServerConfig()
+        path, text, configuration = stores.join(self.root, CONFIGURATION), "", ModelServerConfig()
         try:
-            text_format.Parse(stores.read_text(path), configuration)
+            text_format.Parse(text := stores.read_text(path), configuration)
             if not configuration.HasField("model_config_list"):
                 raise ValueError("no model_config_list; remove the file to write a new one")
         except FileNotFoundError:
@@ -481,7 +497,7 @@ class Releases:
             raise
         except (OSError, text_format.ParseError, ValueError) as error:
             raise InputError(path, received("expected a ModelServerConfig", error)) from error
-        return configuration
+        return configuration, text
 
     def _entry(self, configuration: Any) -> Any:
         """The entry of the model, which is added if there is none."""
@@ -495,20 +511,26 @@ def _own(entry: Any) -> dict[str, int]:
     return {x: y for x, y in entry.version_labels.items() if x in _OWN}
 
 
-def _serve(policy: Any, named: set[int], before: set[int], there: Sequence[int]) -> None:
-    """Changes a policy so that it serves the versions with a label, and others as before.
+def _current(entry: Any, there: Collection[int]) -> int:
+    """The version that a server uses by default; it may not be there, and is -1 if none is."""
+    pinned = {*there} & {*entry.model_version_policy.specific.versions}
+    return int(entry.version_labels.get(STABLE, max(pinned or there, default=-1)))
+
+
+def _serve(entry: Any, before: set[int], there: set[int]) -> None:
+    """Changes the policy of an entry so that versions with a label are served, others as before.
 
     Args:
-        policy: The policy.
-        named: Versions with a label.
-        before: Versions that had one of releases.
-        there: All versions, latest first.
+        entry: The entry.
+        before: Versions that had a label of releases.
+        there: All versions.
     """
+    policy, named = entry.model_version_policy, {*entry.version_labels.values()}
     if policy.HasField("specific"):
-        others = {*policy.specific.versions} & {*there} - before
-        policy.specific.versions[:] = sorted(named | others) or there[:1]
+        pinned = {*policy.specific.versions} & there - before
+        policy.specific.versions[:] = sorted(named | pinned) or [max(there)]
     elif policy.latest.num_versions > 1:
-        oldest = there.index(min(named, default=there[0])) + 1
-        policy.latest.num_versions = max(policy.latest.num_versions, oldest)
+        newer = sum(x >= min(named, default=max(there)) for x in there)
+        policy.latest.num_versions = max(policy.latest.num_versions, newer)
     elif named and not policy.HasField("all"):
         policy.specific.versions[:] = sorted(named)

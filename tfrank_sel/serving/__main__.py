@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import rich.table
 import typer
 
-from tfrank_sel.commandline import Application, Version, tell
+from tfrank_sel.commandline import Application, Version, tell, told
 from tfrank_sel.data import stores
 from tfrank_sel.launch import quiet
 from tfrank_sel.refusals import received, refusal
@@ -192,6 +192,7 @@ def deployment(
 
 
 @app.command()
+@told()
 def publish(
     saved_model: Annotated[str, typer.Argument(help="Folder or URL of the SavedModel.")],
     folder: Folder,
@@ -209,6 +210,7 @@ def publish(
 
 
 @app.command()
+@told()
 def promote(folder: Folder, model_name: ReleasedName = "ranker") -> None:
     """Make the canary the stable version; the one before is still served, as `previous`."""
     version = _releases(folder, model_name).promote()
@@ -216,6 +218,7 @@ def promote(folder: Folder, model_name: ReleasedName = "ranker") -> None:
 
 
 @app.command()
+@told()
 def roll_back(folder: Folder, model_name: ReleasedName = "ranker") -> None:
     """Withdraw the canary or, if there is none, return to the previous version."""
     version = _releases(folder, model_name).roll_back()
