@@ -54,7 +54,7 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
                 raise _undeclared(signature, name, value)
     if not sent.keys() <= names.keys():  # beside one that has a default
         expected = f"Inputs of signature {signature.name} must be in the set {_set(names)}"
-        raise invalid(expected, _set(set(sent) - set(names)))
+        raise invalid(expected, _set(sent.keys() - names.keys()))
     return {name: complete[name] for name in names}
 
 
