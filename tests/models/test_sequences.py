@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import export, keras_versions, losses, metrics, models
+from tfrank_sel.ops import catalogue
 
 pytestmark = pytest.mark.skipif(not keras_versions.IS_KERAS_3, reason="is of Keras 3")
 
@@ -86,10 +87,11 @@ def test_best_are_those_of_all_logits_without_seen_items(
     at_once: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfrank_sel.ops.catalogue.ITEMS_AT_ONCE", at_once)
+    monkeypatch.setattr("tfrank_sel.ops.catalogue.LOGITS_AT_ONCE", 2 * at_once)
     monkeypatch.setattr("tfrank_sel.ops.catalogue.GROUP", 4)
-    encoder = made(96)
+    encoder = made(93)
     rng = np.random.default_rng(1)
-    histories = rng.integers(0, 97, (5, 9))  # longer than `max_length`
+    histories = rng.integers(0, 94, (5, 9))  # longer than `max_length`
     histories[0] = 0
     compiled = tf.function(lambda x: encoder.best(x, k), jit_compile=True, autograph=False)
     for numbers, scores in (encoder.best(histories, k), compiled(tf.constant(histories))):
@@ -105,7 +107,29 @@ def test_best_are_those_of_all_logits_without_seen_items(
             np.testing.assert_allclose(values[:left], logits[got[:left]], atol=1e-5)
             assert not got[left:].any()
             if not len(last):  # equal scores keep the order of the items
-                np.testing.assert_array_equal(got, np.arange(1, k + 1))
+                np.testing.assert_array_equal(got[:left], np.arange(1, left + 1))
+
+
+@pytest.mark.parametrize("items", [0, 3, 93])
+def test_of_no_state_or_item_nothing_is_best(items: int) -> None:
+    vectors = tf.ones([1 + items, 2])
+    for run in (catalogue.best_unseen, tf.function(catalogue.best_unseen, autograph=False)):
+        for batch_size in (0, 2):
+            seen = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), [0] * batch_size)
+            for of_kind in (seen, seen.to_tensor()):
+                numbers, scores = run(tf.ones([batch_size, 2]), vectors, of_kind, 4)
+                row = np.arange(1, 5) * (np.arange(4) < items)
+                np.testing.assert_array_equal(numbers, [row] * batch_size or np.zeros([0, 4]))
+                np.testing.assert_array_equal(scores == tf.float32.min, numbers == 0)
+
+
+def test_the_catalogue_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfrank_sel.ops.catalogue.ITEMS_AT_ONCE", 64)
+    specs = [tf.TensorSpec([2, 3]), tf.TensorSpec([201, 3]), tf.TensorSpec([2, 5], tf.int32)]
+    best = tf.function(lambda *x: catalogue.best_unseen(*x, 4), specs, autograph=False)
+    pads = [x for x in best.get_concrete_function().graph.get_operations() if "Pad" in x.type]
+    assert all(x.outputs[0].shape[0] == 2 for x in pads)
+    assert pads
 
 
 def test_the_export_answers_ids_as_the_model(tmp_path: pathlib.Path) -> None:

@@ -16,7 +16,7 @@ from tfrank_sel.models import SequenceEncoder
 from tfrank_sel.models.als import RGFactorizer
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.engine import tensor_protos
-from tfrank_sel.serving.engine.model import Model
+from tfrank_sel.serving.engine.model import Model, _line
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.rest.api import RestApi
@@ -120,6 +120,11 @@ def test_any_tensor_is_answered_or_refused(models, name):
     for line in lines:
         assert not line or re.fullmatch(r"INVALID_ARGUMENT: [^\n]+", line), line
         assert "{{" not in line
+    if good:  # no rows are answered by none
+        none = by_grpc(model, "serving_default", {known: good[known][:0]})
+        assert {x: y.shape for x, y in none.items()} == {
+            x: (0, *y.shape[1:]) for x, y in first.items()
+        }
     for output, value in first.items():
         again = by_grpc(model, "serving_default", good)[output]
         np.testing.assert_array_equal(again, value)
@@ -157,6 +162,35 @@ def test_a_mask_that_is_longer_than_the_lists_is_told(models):
     for ask in (by_grpc, by_rest):
         with pytest.raises(ServingError, match=r"`mask` must be broadcast to the lists.*\[1 3\]"):
             ask(models["packed"], "predict", {"features": values, "mask": np.ones([1, 3], bool)})
+
+
+def test_a_mask_is_broadcast_to_the_lists(models):
+    values = np.random.default_rng(0).normal(size=[3, 2, 3]).astype(np.float32)
+    pair = np.array([[0, 1]] * 3, np.int32)
+    for name, others in (("predict", {}), ("explain", {"pair": pair})):
+        for shape in [(), (1,), (2,), (1, 1), (3, 1), (1, 2)]:
+            answers = [
+                by_grpc(models["packed"], name, {"features": values, "mask": mask, **others})
+                for mask in (np.ones([3, 2], bool), np.ones(shape, bool))
+            ]
+            for output, value in answers[0].items():
+                np.testing.assert_array_equal(answers[1][output], value, f"{output} {shape}")
+            sent = {"features": values, "mask": np.ones(shape, bool), **others}
+            assert fault(by_rest, models["packed"], name, sent) == ""
+
+
+def test_an_unknown_input_beside_a_default_is_told(models):
+    sent = {"features": np.zeros([1, 2, 3], np.float32), "other": np.ones([1, 1], bool)}
+    expected = "Inputs of signature predict must be in the set {features,mask}. Received: {other}"
+    assert fault(by_grpc, models["packed"], "predict", sent) == f"INVALID_ARGUMENT: {expected}"
+
+
+@pytest.mark.parametrize("value", ["[1 2]", "[[1 2]\n [3 4]]", "[[[1]]]"])
+def test_an_error_keeps_its_values_and_no_nodes(value):
+    nodes = "\n\t [[{{node Assert}}]]\n\t [[StatefulPartitionedCall]]"
+    assert _line(f"{{{{function_node f}}}} must be 0. Received: {value}{nodes}") == (
+        f"must be 0. Received: {value}"
+    )
 
 
 def peak() -> int:

@@ -99,7 +99,8 @@ def test_a_body_may_have_several_members_of_gzip(call):
     body, headers = b'{"instances": [2.0, 4.0]}', {"Content-Encoding": "gzip"}
     for size in (1, 3, len(body)):
         parts = [gzip.compress(body[i : i + size]) for i in range(0, len(body), size)]
-        for sent in (b"".join(parts), b"".join(parts) + b"\0" * 9):
+        for after in (b"", b"\0" * 9, b"\n", b"\r\n \t"):
+            sent = b"".join(parts) + after
             status, text, _ = call("POST", PREDICT, sent, headers)
             assert (status, json.loads(text)) == (200, {"predictions": [3.0, 4.0]})
     for bad, told in (

@@ -85,6 +85,8 @@ def test_the_limits_are_those_of_the_server(base):
     long = predict_log(x=np.zeros([1, 70_000]))
     assert "Accepted: at most 65536" in status(base, long).message
     assert loaded(base, items=70_000).code == Code.OK
+    assert status(base, predict_log(x=np.zeros([1, 300]))).code == Code.OK
+    assert loaded(base, items=100).code == Code.OK  # lower ones are of requests alone
 
 
 def test_no_more_requests_are_written_than_servers_run(tmp_path):

@@ -100,14 +100,18 @@ def checked(
     A server does not compare a request with the signature, and some operations end its process.
 
     Args:
-        endpoint: Function of tensors, and of features by name, which `ModelInputs.check` checks.
+        endpoint: Function of tensors, of features by name, which `ModelInputs.check` checks, and of
+            masks, which it broadcasts.
         taken: The `tf.TensorSpec` of each argument.
     """
 
     @functools.wraps(endpoint)
     def call(*arguments: Any) -> dict[str, "tf.Tensor"]:
         pairs = zip(arguments, taken, strict=False)  # the others have defaults
-        shaped = [x if isinstance(x, dict) else tf.ensure_shape(x, spec.shape) for x, spec in pairs]
+        shaped = [
+            x if isinstance(x, dict) or x.dtype == tf.bool else tf.ensure_shape(x, spec.shape)
+            for x, spec in pairs
+        ]
         return endpoint(*shaped)
 
     return call

@@ -137,7 +137,8 @@ def _signatures(
         }
 
     def broadcast(mask: tf.Tensor, values: Values) -> tf.Tensor:
-        size, lists = tf.shape(mask), inputs.size(values)
+        lists = inputs.size(values)
+        size = tf.concat([[1, 1], tf.shape(mask)], 0)[-2:]  # also of a mask of fewer axes
         rule = f"`{inputs.mask}` must be broadcast to the lists. Received: shapes"
         fits = tf.reduce_all((size == 1) | (size == lists))
         with tf.control_dependencies([tf.debugging.Assert(fits, [rule, size, lists])]):

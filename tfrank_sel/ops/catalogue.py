@@ -29,7 +29,8 @@ def best_unseen(
     """
     vectors = tf.cast(items, tf.float32)
     batch_size = states.shape[0] or tf.shape(states)[0]
-    parts = 1 + (batch_size - 1) // (LOGITS_AT_ONCE // min(ITEMS_AT_ONCE, vectors.shape[0]))
+    # at least one, also of no states
+    parts = 1 + batch_size // (1 + LOGITS_AT_ONCE // min(ITEMS_AT_ONCE, vectors.shape[0]))
     size = -(-batch_size // parts)
     missing = parts * size - batch_size
     states = tf.pad(states, [[0, missing], [0, 0]])
@@ -63,15 +64,16 @@ def _first(
 ) -> tuple[Tensor, Tensor]:
     """The `k` best of all items, without those that were seen, each by the state of a row."""
     num_items, num_factors = vectors.shape[0] - 1, vectors.shape[1]
-    in_all = -(-num_items // GROUP)
+    in_all = -(-num_items // GROUP) or 1
     groups = -(-in_all // -(-in_all * GROUP // ITEMS_AT_ONCE))  # of parts of one size
     width = groups * GROUP
-    vectors = tf.pad(vectors, [[0, in_all * GROUP - num_items], [0, 0]])
+    if num_items < width:  # otherwise, the last part overlaps: padding copies the catalogue
+        vectors = tf.pad(vectors, [[0, width - num_items], [0, 0]])
     last = vectors.shape[0] - width
-    count = min(groups, k + 1)  # the last group may be one of padding
+    count = min(groups, k + 1)  # one group may be large by padding, or by items before the part
 
     def step(first: Any, numbers: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
-        start = tf.minimum(first, last)  # the last part overlaps
+        start = tf.minimum(first, last)
         of_part = tf.slice(vectors, [start, 0], [width, num_factors])
         logits = tf.matmul(states, of_part, transpose_b=True)
         columns = seen - start
@@ -82,7 +84,7 @@ def _first(
         # the best are in the groups of the largest maxima, which are found in less time
         grouped = tf.reshape(logits, [-1, groups, GROUP])
         part = tf.reshape(start + tf.range(width), [groups, GROUP])
-        largest = tf.where(part[:, 0] >= first, tf.reduce_max(grouped, axis=2), tf.float32.min)
+        largest = tf.where(part[:, -1] >= first, tf.reduce_max(grouped, axis=2), tf.float32.min)
         _, best = tf.math.top_k(largest, count)
         best = tf.sort(best, axis=1)  # equal scores keep the order of the items
         part, logits = tf.gather(part, best), tf.gather(grouped, best, batch_dims=1)

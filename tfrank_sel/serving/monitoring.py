@@ -79,10 +79,6 @@ class Metrics:
         """Counts an attempt to load a version, by its path or URL."""
         self._loads.add(path, "fail" if failed else "success")
 
-    def forget(self, path: str) -> None:
-        """Removes the counts of a version that is gone."""
-        self._loads.remove(path)
-
     def failed_round(self, followed: str) -> None:
         """Counts a failed check of the folder of a model, by its name, or of `models.config`."""
         self._rounds.add(followed, "fail")
@@ -120,11 +116,6 @@ class _ByLabels(Collector):
     def add(self, *values: str) -> None:
         with self._lock:
             self._counts[values] += 1
-
-    def remove(self, first: str) -> None:
-        with self._lock:
-            for values in [x for x in self._counts if x[0] == first]:
-                del self._counts[values]
 
     def collect(self) -> Iterator[Metric]:
         metric = Metric(self._name, f"Counts by {' and '.join(self._labels)}", "untyped")

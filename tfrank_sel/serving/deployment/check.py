@@ -43,7 +43,8 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
     `models.config` is required; `batching.config`, `monitoring.config`, `ssl.config` and
     `session.config` are optional. Each version of a policy must be there, have a SavedModel that a
     stock server can run, and valid warm-up requests and `batching_params.pbtxt` if these exist. It
-    is loaded as the local server loads it.
+    is loaded as the local server loads it, within the default limits: a server that allows more may
+    serve a version with larger warm-up requests.
 
     Args:
         folder: The folder.

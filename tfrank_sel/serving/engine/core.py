@@ -44,7 +44,7 @@ class ServerCore:
         models: The models; names must differ.
         interleaving: Model and versions whose rankings are mixed, or None.
         load: Function that loads a version from its folder and number.
-        limits: Limits on warm-up requests.
+        limits: Limits on warm-up requests, where they are above the defaults.
         **following: Fields of `Following`.
 
     Raises:
@@ -183,6 +183,8 @@ class ServerCore:
     def _take_over(self, model: ModelVersions) -> None:
         """Replaces the folder of a model by a new one once that has a version."""
         name = model.config.name
+        if self._waiting.get(name) is not model:  # the others do not wait for a change
+            return
         with self._changing:
             if self._waiting.get(name) is model and model.is_available():
                 old = self._models[name]
@@ -207,8 +209,6 @@ class ServerCore:
     def _retire(self, model: ModelVersions) -> None:
         model.close()
         self._retired.append(model)
-        for earlier in self._retired[:-_RETIRED]:
-            earlier.forget()
         del self._retired[:-_RETIRED]
 
     def observed(

@@ -21,7 +21,7 @@ T = TypeVar("T")
 Declared = tuple[type, int | None, Sequence[tuple[int, int]]]
 
 DEFAULT_SIGNATURE = "serving_default"
-_NODES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[\[.*", re.DOTALL)
+_NODES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[\[\{\{.*", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Signature:
         name: Name of the signature.
         definition: Its declaration in the SavedModel.
         feeds: Handle in the session of each input.
-        declared: Type, rank, and axes and sizes that each input must have, as far as known.
+        declared: Type, rank, and axes and sizes that each input must have, as far as known; of
+            Booleans the type, since masks are broadcast.
         fetches: Handle in the session of each output.
         defaults: Values of the inputs that a gRPC request may leave out.
     """
@@ -161,7 +162,8 @@ def _line(message: str) -> str:
 
 
 def _declared(info: meta_graph_pb2.TensorInfo) -> Declared:
-    shape = tf.TensorShape(info.tensor_shape)
+    is_mask = info.dtype == tf.bool.as_datatype_enum  # which the graph broadcasts
+    shape = tf.TensorShape(None if is_mask else info.tensor_shape)
     sizes = [(axis, x) for axis, x in enumerate(shape if shape.rank else []) if x is not None]
     return np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype).type, shape.rank, sizes
 

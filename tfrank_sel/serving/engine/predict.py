@@ -52,6 +52,9 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
         for axis, size in sizes:
             if value.shape[axis] != size:
                 raise _undeclared(signature, name, value)
+    if not sent.keys() <= names.keys():  # beside one that has a default
+        expected = f"Inputs of signature {signature.name} must be in the set {_set(names)}"
+        raise invalid(expected, _set(sent.keys() - names.keys()))
     return {name: complete[name] for name in names}
 
 

@@ -64,7 +64,7 @@ def loaded(
         path: Its folder, on this machine.
         version: Its number.
         load: Function that loads it.
-        limits: Limits on warm-up requests.
+        limits: Limits on warm-up requests, where they are above the defaults.
 
     Raises:
         Exception: Of various types, if the version cannot be served.
@@ -140,7 +140,7 @@ class ModelVersions:
         config: The model to serve.
         load: Function that loads a version from its folder and number.
         metrics: Metrics that count its loads, if any.
-        limits: Limits on warm-up requests.
+        limits: Limits on warm-up requests, where they are above the defaults.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class ModelVersions:
         for version in new:
             if version in self._loaded:
                 _log.info("serving version %d of %s", version, self.config.name)
-        self.forget(_ENDED)
+        self._forget()
         if missing := model_config.missing(self.config.policy, folders):
             expected = f"{self.config.name}: the versions of its policy must be there"
             raise ServingError(Code.NOT_FOUND, received(expected, f"without {missing}"))
@@ -300,19 +300,14 @@ class ModelVersions:
         if is_closed:  # the model was released while this version was loading
             handle.model.close()
 
-    def forget(self, kept: int = 0) -> None:
-        """Forgets the versions that are no longer served, but for the latest of them.
-
-        Args:
-            kept: Maximum number of those that are not forgotten.
-        """
+    def _forget(self) -> None:
+        """Forgets the versions that are no longer served, but for the latest of them."""
         with self._lock:
             ended = [x for x in sorted(self._statuses) if self._statuses[x].state == State.END]
-            gone = [x for x in ended[: max(0, len(ended) - kept)] if x not in self._failures]
-            for version in gone:
-                del self._statuses[version]
-        for version in gone:
-            self._metrics.forget(self._places.pop(version, ""))
+            for version in ended[:-_ENDED]:
+                if version not in self._failures:
+                    del self._statuses[version]
+                    self._places.pop(version, None)
 
     def _unload(self, version: int) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 They are in `assets.extra/tf_serving_warmup_requests`, a TFRecord file of `PredictionLog`.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Iterator
 
@@ -27,7 +28,8 @@ def warm_up(model: Model, folder: pathlib.Path, limits: Limits = Limits()) -> in
     Args:
         model: The version, loaded.
         folder: Its folder.
-        limits: The limits on each request.
+        limits: The limits on each request, where they are above the defaults: a server that takes
+            less than others serves what others do.
 
     Returns:
         Number of requests; 0 without the file.
@@ -37,6 +39,8 @@ def warm_up(model: Model, folder: pathlib.Path, limits: Limits = Limits()) -> in
             if it has more than 1000 records, UNIMPLEMENTED for records of other kinds, or the
             error of a request.
     """
+    given, default = dataclasses.asdict(limits), dataclasses.asdict(Limits())
+    limits = Limits(**{name: max(default[name], given[name]) for name in given})
     count = 0
     for log in read(folder / PATH):
         _run(model, log, limits)

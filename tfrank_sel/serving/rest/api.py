@@ -220,7 +220,7 @@ def _inflated(body: bytes, limits: Limits) -> bytes:
             raise _too_long("A body", limits.body_bytes, 413)
         if not inflater.eof:
             raise invalid("Body must be whole gzip", "cut")
-        body = inflater.unused_data.lstrip(b"\0")
+        body = inflater.unused_data.lstrip(b"\0 \t\r\n")
         if not body:
             return bytes(text)
     raise invalid(f"Body must have at most {_MEMBERS} members of gzip", "more")
