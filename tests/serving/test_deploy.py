@@ -121,7 +121,7 @@ def test_a_version_that_would_not_serve_is_refused_and_leaves_nothing(tmp_path, 
     done = deploy(tmp_path / "x", tmp_path / "base", "ranker", "--copy-models")
 
     assert done.exit_code == 2
-    assert "models/ranker/1/saved_model.pb: must be a SavedModel" in done.stderr
+    assert "models/ranker/1: must be a SavedModel" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
 
 

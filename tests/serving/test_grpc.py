@@ -88,7 +88,11 @@ def test_a_filter_chooses_outputs(client):
         ({"signature": "no"}, "FAILED_PRECONDITION", 'Serving signature key "no" not found.'),
         ({"z": X}, "INVALID_ARGUMENT", r"2!=1 len\({x,z}\) != len\({x}\). Sent extra: {z}"),
         ({"signature": "multi"}, "INVALID_ARGUMENT", "Missing but required: {a,b}"),
-        ({"x": X.astype(np.float64)}, "INVALID_ARGUMENT", "to be float but double is provided"),
+        (
+            {"x": X.astype(np.float64)},
+            "INVALID_ARGUMENT",
+            "must be float32 of any shape. Received: float64",
+        ),
         ({"output_filter": ["z"]}, "INVALID_ARGUMENT", "alias not found in signature: z"),
         ({"output_filter": ["y", "y"]}, "INVALID_ARGUMENT", "duplicate output tensor alias: y"),
     ],

@@ -31,6 +31,7 @@ def answer(port, body):
 
 def scores(port, sent):
     answered = answer(port, {"signature_name": "predict", "inputs": sent})
+    assert "outputs" in answered, answered
     return np.ravel(answered["outputs"]["scores"])
 
 

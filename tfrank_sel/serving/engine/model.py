@@ -18,7 +18,7 @@ from tensorflow.python.saved_model import loader_impl
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 T = TypeVar("T")
-Declared = tuple[type, int | None, Sequence[tuple[int, int]]]
+Declared = tuple[tuple[type, ...], int | None, Sequence[tuple[int, int]]]
 
 DEFAULT_SIGNATURE = "serving_default"
 _NODES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[\[\{\{.*", re.DOTALL)
@@ -32,8 +32,8 @@ class Signature:
         name: Name of the signature.
         definition: Its declaration in the SavedModel.
         feeds: Handle in the session of each input.
-        declared: Type, rank, and axes and sizes that each input must have, as far as known; of
-            Booleans the type, since masks are broadcast.
+        declared: Types, rank, and axes and sizes that each input must have, as far as known; of
+            Booleans the types, since masks are broadcast.
         fetches: Handle in the session of each output.
         defaults: Values of the inputs that a gRPC request may leave out.
     """
@@ -165,7 +165,9 @@ def _declared(info: meta_graph_pb2.TensorInfo) -> Declared:
     is_mask = info.dtype == tf.bool.as_datatype_enum  # which the graph broadcasts
     shape = tf.TensorShape(None if is_mask else info.tensor_shape)
     sizes = [(axis, x) for axis, x in enumerate(shape if shape.rank else []) if x is not None]
-    return np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype).type, shape.rank, sizes
+    kind = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype).type
+    kinds = (kind, np.bytes_, np.str_) if kind is np.object_ else (kind,)
+    return kinds, shape.rank, sizes
 
 
 def _signature(graph: tf.Graph, name: str, definition: meta_graph_pb2.SignatureDef) -> Signature:

@@ -46,8 +46,8 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
                 f"Signature input alias: {name}(feed name: {feed}) not found in request and no "
                 f"default value provided. Inputs expected to be in the set {_set(names)}.",
             )
-        value, (kind, rank, sizes) = complete[name], declared[name]
-        if value.dtype.type is not kind or (rank is not None and value.ndim != rank):
+        value, (kinds, rank, sizes) = complete[name], declared[name]
+        if value.dtype.type not in kinds or (rank is not None and value.ndim != rank):
             raise _undeclared(signature, name, value)
         for axis, size in sizes:
             if value.shape[axis] != size:
