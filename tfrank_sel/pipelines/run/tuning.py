@@ -148,7 +148,8 @@ class Study:
         """
         with self._alone():
             steps = Plan.of(Job.of(self.configuration, self.output / DATA)).steps
-            files = {**steps["ingest"].manifest.files, **steps["train"].manifest.files}
+            read = {**steps["ingest"].manifest.files, **steps["train"].manifest.files}
+            files = manifests.Manifest({}, read, {}).stored.files
             now = {path: x.digest for path, x in files.items()}
             before = self._study.user_attrs.get(_FILES, now)
             for path in (*now, *before):
