@@ -54,7 +54,7 @@ def log(configuration: Configuration, output: Path, state: str) -> str:
     except MlflowException as error:
         reason = received("logging to MLflow failed; run again to log the run", error)
         raise InputError(str(uri), reason) from error
-    return f"run {run} of {kept.address(uri)}"
+    return f"run {run} of {kept.address(str(uri))}"
 
 
 def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
