@@ -60,7 +60,8 @@ def test_a_shell_takes_the_words_of_a_printed_command_as_they_are():
 
 
 def test_options_take_each_name_that_is_printed():
-    assert split(joined(NAMES)) == [*NAMES]
+    for names in (NAMES, ['"', " ,a"], ["a,aa", '"']):
+        assert split(joined(names)) == [*names]
     for name in (*NAMES, "a\nb", "x\x1b"):
         assert Override.parse(assigned("data.query", name)).value == name
         assert split(joined([name])) == [name]

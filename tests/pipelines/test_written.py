@@ -14,6 +14,7 @@ from tests.pipelines.test_main import small_set
 from tfrank_sel import export, kept
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.__main__ import app
+from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.serving.deployment.model_config import ModelConfig
@@ -226,6 +227,34 @@ def test_a_manifest_has_no_secret_and_another_signature_is_no_change(tmp_path):
     assert "https://host/f.csv is new" in written.change(made("OTHER", files=("d.csv", "f.csv")))
 
 
+def test_values_that_are_no_addresses_are_compared_as_they_are():
+    url = "http://ex.org/ns"
+    for key, old, new in (
+        ("data.label", f"{url}#grade", f"{url}#clicks"),
+        ("model", {"weights": f"{url}?version=1"}, {"weights": f"{url}?version=2"}),
+    ):
+        before, now = (manifests.Manifest({key: x}, {}, {}) for x in (old, new))
+        assert before.digest != now.digest
+        assert before.stored.configuration == {key: old}
+    section = {"train": [f"{url}?sig=SECRET"], "label": f"{url}#grade"}
+    shown = {"data": {"train": [url], "label": f"{url}#grade"}}
+    assert without_secrets({"data": section}) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        *((x, x) for x in ("hdfs://nn:8020/data#1/a@b.csv", "file:///data/a#b.csv", "a:b@c?d")),
+        *((x, x) for x in ("sqlite:////srv/a#b.db", "wasbs://container@host/a", "s3://b/x@y:z@w")),
+        ("s3://k:SEC/RET@b/a?b", "s3://b/a?b"),
+        ("https://me:SE/C?R#E@T@host:1/a?sig=b#c", "https://host:1/a"),
+        ("HTTP://[::1]:80/a?me@b", "HTTP://[::1]:80/a"),
+    ],
+)
+def test_an_address_is_whole_but_for_what_may_be_a_secret(url, shown):
+    assert kept.address(url) == shown
+
+
 def test_an_error_has_no_secret_of_an_address():
     url = "https://me:SECRET@host/d.csv?sig=SECRET"
     reason = f"Received: 403, url='{url}'"
@@ -233,5 +262,7 @@ def test_an_error_has_no_secret_of_an_address():
         told = InputError(place, reason)
         assert "https://host/d.csv" in str(told)
         assert "SECRET" not in str(told)
+    for word in ("a", "a://b:"):
+        assert kept.text_with_addresses(word * 100_000).startswith(word)  # in linear time
     of_rows = InputError("a.csv", "Received: 'https://shop/item?id=3'")
     assert str(of_rows) == "a.csv: Received: 'https://shop/item?id=3'"
