@@ -161,7 +161,7 @@ def test_a_headline_is_of_clicks_and_slices_that_lose_are_named():
     )
     slices["all"]["NDCG@10"] = compared(0.48, -0.03, -0.01, queries=99)
     assert verdict.losses(dataclasses.replace(found, clicks=logged), 60) == (
-        "Worse on 1 of 4 values of slices: "
+        "Worse on 1 of 1 values of slices: "
         "all: -4.0 % NDCG@10, compared with the baseline (-6.0 to -2.0)"
     )
 
