@@ -16,6 +16,8 @@ from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import manifests
+from tfrank_sel.pipelines.ingestion.findings import Places
+from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.versions import ModelVersions
@@ -221,10 +223,11 @@ def test_a_manifest_has_no_secret_and_another_signature_is_no_change(tmp_path):
     made("SECRET").write(tmp_path / "ingest", [], {})
     written = manifests.Written.read(tmp_path, "ingest")
     assert len(written.inputs.files) == 3
-    assert written.change(made("OTHER")) == ""
+    assert written.change(made("OTHER"), written.inputs) == ""
     assert written.digest == made("OTHER").digest
-    assert written.change(made("OTHER", size=4)) == "https://host/d.csv changed"
-    assert "https://host/f.csv is new" in written.change(made("OTHER", files=("d.csv", "f.csv")))
+    assert written.change(made("OTHER", size=4), written.inputs) == "https://host/d.csv changed"
+    now = made("OTHER", files=("d.csv", "f.csv"))
+    assert "https://host/f.csv is new" in written.change(now, written.inputs)
 
 
 def test_values_that_are_no_addresses_are_compared_as_they_are():
@@ -262,6 +265,7 @@ def test_an_error_has_no_secret_of_an_address():
         told = InputError(place, reason)
         assert "https://host/d.csv" in str(told)
         assert "SECRET" not in str(told)
+    assert Places([Source(url)], []).of_split("train", 0, 0) == "https://host/d.csv"
     for word in ("a", "a://b:"):
         assert kept.text_with_addresses(word * 100_000).startswith(word)  # in linear time
     of_rows = InputError("a.csv", "Received: 'https://shop/item?id=3'")
