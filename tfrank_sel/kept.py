@@ -18,34 +18,30 @@ DIGESTS = "digests.json"
 _FORM = 1  # of this file
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 Digests = Mapping[str, tuple[int, str]]  # size and digest of each file, by its name
-_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
-# stores with credentials of their own, whose keys may have these characters
-_STORE = re.compile(r"(?:s3a?|gc?s|abfss?|az|adl)://", re.IGNORECASE)
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}://"  # bounded, or else a search takes quadratic time
+# stores and folders, whose paths may have `?` and `#`, and whose users are no secrets
+_STORE = re.compile(
+    r"(?:s3[an]?|gc?s|abfss?|wasbs?|az|adl|s?(?:web)?hdfs|viewfs|file|local|memory|sqlite)://", re.I
+)
+_PASSWORD = r"^[^/@:\[]*:(?!\d+[/?#])[^@]*@"  # with its user; `/` may be in it, a port is none
 
 
-def address(value: Any) -> Any:
-    """Returns a value with addresses that may be kept and shown: URLs without what may be a secret.
+def address(value: str) -> str:
+    """Returns a path or URL that may be kept and shown: a URL without what may be a secret.
 
-    Those are the user, the query and the fragment; of a URL of S3, GCS or Azure a password. Paths
-    and other texts stay.
-
-    Args:
-        value: A path or URL, or a mapping or list that has some.
+    That is the user, the query and the fragment; of a URL of a store or of files, a user with a
+    password. Paths and other texts stay.
 
     Example:
-        >>> address("https://me:secret@host/train.csv?sig=1"), address(["s3://bucket/a#b"])
-        ('https://host/train.csv', ['s3://bucket/a#b'])
+        >>> address("https://me:secret@host/train.csv?sig=1"), address("hdfs://host/a#b")
+        ('https://host/train.csv', 'hdfs://host/a#b')
     """
-    if isinstance(value, Mapping):
-        return {name: address(x) for name, x in value.items()}
-    if isinstance(value, list):
-        return [address(x) for x in value]
-    if not isinstance(value, str) or not (scheme := re.match(_SCHEME, value)):
+    if not (scheme := re.match(_SCHEME, value)):
         return value
-    if _STORE.match(value):
-        return re.sub(r"//[^/@:]*:[^/]*@", "//", value, count=1)
-    host, slash, path = re.split(r"[?#]", value[scheme.end() :])[0].partition("/")
-    return f"{scheme[0]}{host.rpartition('@')[2]}{slash}{path}"
+    rest = re.sub(_PASSWORD, "", value[scheme.end() :])
+    if not _STORE.match(value):
+        rest = re.sub(r"^[^/]*@", "", re.split(r"[?#]", rest)[0])
+    return scheme[0] + rest
 
 
 def text_with_addresses(text: str) -> str:

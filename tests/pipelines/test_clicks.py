@@ -219,7 +219,7 @@ def test_an_error_is_no_log_without_a_value(log, tmp_path):
     not_finite = functools.partial(scores, value=np.nan)
     for table, scorer, message, is_unknown in (
         (shown, not_finite, "scores of the model must be finite. Received: nan", False),
-        (twice, scores, "`position` must be unique within each `session`", False),
+        (twice, scores, "`position` must be unique within each `session`", True),
         (first, scores, "all impressions of the split are at position 1", True),
     ):
         parquet.write_table(table, folder / "shown.parquet")
@@ -228,10 +228,11 @@ def test_an_error_is_no_log_without_a_value(log, tmp_path):
         assert isinstance(refused.value, by_clicks.UnknownValueError) == is_unknown
 
 
-def test_sessions_that_are_named_must_have_an_item_at_each_position(log, tmp_path):
+def test_methods_of_sessions_alone_need_one_item_at_each_position(log, tmp_path):
     parquet.write_table(pa.table(log | {"visit": log["search"]}), tmp_path / "log.parquet")
-    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"clicks.method": "pbm"})
-    assert done.exit_code == 2
+    for method, code in (("pbm", 0), ("ubm", 2)):
+        done = ingest(tmp_path / "log.parquet", tmp_path / method, **{"clicks.method": method})
+        assert done.exit_code == code, done.output
     assert "`position` must be unique within each `session`. Received: " in done.stderr
 
 

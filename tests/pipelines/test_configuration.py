@@ -165,6 +165,9 @@ def test_every_error_of_a_file_is_a_line(tmp_path):
         f"{path}: training.epochs must be positive. Received: 0",
         f"{path}: training.seed must be a valid integer. Received: 'x'",
     ]
+    path.write_text("training = 5")
+    with pytest.raises(ConfigurationError, match=r"run\.toml: training must be .* Received: 5"):
+        load(path)
     path.write_text("epochs = = 2")
     with pytest.raises(ConfigurationError, match=r"run\.toml: expected TOML\. Received: Invalid"):
         load(path)
@@ -227,15 +230,29 @@ def test_an_error_of_a_value_of_several_types_is_one_line_of_its_key(setting, li
     assert told.startswith(f"--set {setting}: {line}")
 
 
-def test_a_loss_that_is_named_stays_with_a_region():
-    named = "training.loss=[{class='RGCrossLoss'}]", "evaluation.baseline={class='RGCrossLoss'}"
+def test_a_loss_that_is_not_the_default_stays_with_a_region(tmp_path):
+    named = "training.loss=[{class='LambdaLoss'}]", "evaluation.baseline={class='LambdaLoss'}"
     kept = with_set("training.region=0.1", *named)
     for one in (kept, replaced(kept, [Override.parse("training.epochs=3")])):
-        assert one.training.loss == [{"class": "RGCrossLoss"}]
-        assert one.evaluation.baseline == {"class": "RGCrossLoss"}
-    assert replaced(load(), [Override.parse("training.region=0.1")]).training.loss == [
-        {"class": "design"}
-    ]
+        assert one.training.loss == [{"class": "LambdaLoss"}]
+        assert one.evaluation.baseline == {"class": "LambdaLoss"}
+    printed = text(load())
+    (tmp_path / "set.toml").write_text(printed)
+    (tmp_path / "uncommented.toml").write_text(printed.replace("# region = 0.1", "region = 0.1"))
+    region = Override.parse("training.region=0.1")
+    for one in (
+        replaced(load(), [region]),
+        load(tmp_path / "set.toml", [region]),
+        load(tmp_path / "uncommented.toml"),
+    ):
+        assert one.training.loss == [{"class": "design"}]
+        assert one.evaluation.baseline == {"class": "MeanSquaredLoss", "lower": "region"}
+
+
+def test_a_section_may_be_set_as_a_whole():
+    assert with_set("training={epochs=1}").training.loss == load().training.loss
+    named = with_set("training={loss=[{class='ListNetLoss'}]}")
+    assert named.training.loss == [{"class": "ListNetLoss"}]
 
 
 def test_secrets_of_addresses_are_not_in_errors():

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 import numpy as np
@@ -59,6 +60,12 @@ def found(lists=400, size=5, grades=(0.6, 0.4), shift=0.0, seed=0):
         for part in (records[:half], records[half:])
     ]
     return summary.extract_output(summary.merge_accumulators(parts))
+
+
+def test_labels_of_an_earlier_version_are_the_same():
+    now = dataclasses.replace(found(), labels={"0.33333334": 600, "1000000": 1400})
+    before = dataclasses.replace(now, labels={"0.333333": 600, "1e+06": 1400})
+    assert drift.distances(before, now).label_shares == 0.0
 
 
 def test_samples_of_one_kind_are_no_anomaly():

@@ -60,7 +60,8 @@ def test_a_shell_takes_the_words_of_a_printed_command_as_they_are():
 
 
 def test_options_take_each_name_that_is_printed():
-    assert split(joined(NAMES)) == [*NAMES]
+    for names in (NAMES, ['"', " ,a"], ["a,aa", '"']):
+        assert split(joined(names)) == [*names]
     for name in (*NAMES, "a\nb", "x\x1b"):
         assert Override.parse(assigned("data.query", name)).value == name
         assert split(joined([name])) == [name]
@@ -158,9 +159,10 @@ def test_a_run_has_each_name_and_its_printed_commands_run(tmp_path, options, mon
     page = html.unescape((output / "report.html").read_text())
     card = (output / "export" / "saved_model" / "assets.extra" / "MODEL_CARD.md").read_text()
     assert str(tmp_path) not in card
-    for name in NAMES:
+    for name in NAMES[:10]:  # the values that slices have
         assert f"sl[ice] $x$ {name}" in page or f"sl[ice] $x$={name}" in page, name
-        assert f"`{f'{name}1'.strip()}`" in card or name in NAMES[12:], name
+    for name in NAMES[:12]:
+        assert f"`{f'{name}1'.strip()}`" in card, name
     lines = [x for x in done.stdout.splitlines() if x.startswith("tfrank-sel-serving")]
     serve, rank = map(shlex.split, lines)
     assert [*output.parent.glob("my*/serving/ranker")] == [type(output)(serve[3])]

@@ -86,6 +86,7 @@ COMMANDS = {
 SPLITS = [f"--{split}=x" for split in ("train", "validation", "test")]
 VALUES = {
     **dict.fromkeys((x.partition("=")[0] for x in SPLITS), SPLITS),
+    "--module": ["--module=own_module.py"],
     "--set": ["--set=evaluation.gain=linear"],
     "--config": ["--config=run.toml"],
     "--bless-metric": ["--bless-metric=MRR"],
@@ -116,6 +117,7 @@ def test_an_option_is_read_or_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run.toml").write_text('[evaluation]\ngain = "linear"\n', encoding="utf-8")
+    Path("own_module.py").touch()
     Path("runs").mkdir()
     for module in ("run", "scoring"):
         monkeypatch.setattr(f"tfrank_sel.pipelines.commands.{module}.execute", _taken)

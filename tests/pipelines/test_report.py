@@ -131,7 +131,7 @@ def test_the_page_begins_with_the_difference_and_what_to_do(page):
     )
     steps = re.findall(r'<p class="next">next: (.*?)</p>', rest)
     assert steps == [
-        "delete after from [features], or, if known before: --allow-leaks 'after'",
+        "delete after from [features], or, if known before: --allow-leaks after",
         "delete position from [features]",
     ]
 
@@ -151,7 +151,7 @@ def test_a_headline_is_of_clicks_and_slices_that_lose_are_named():
         "+20 % NDCG@10, compared with the baseline (+16 to +24)"
     )
     assert verdict.losses(found, 30) == (
-        "Worse on 1 of 3 values of slices: "
+        "Worse on 1 of 2 values of slices: "
         "device phone: -10 % NDCG@10, compared with the baseline (-14 to -6)"
     )
     assert verdict.losses(found, 99) == ""
@@ -161,7 +161,7 @@ def test_a_headline_is_of_clicks_and_slices_that_lose_are_named():
     )
     slices["all"]["NDCG@10"] = compared(0.48, -0.03, -0.01, queries=99)
     assert verdict.losses(dataclasses.replace(found, clicks=logged), 60) == (
-        "Worse on 1 of 4 values of slices: "
+        "Worse on 1 of 1 values of slices: "
         "all: -4.0 % NDCG@10, compared with the baseline (-6.0 to -2.0)"
     )
 
@@ -304,7 +304,7 @@ def test_the_page_says_which_run_it_is(made, page):
     assert re.match(
         r"ListScorer of \d+ parameters, trained with softmax_loss; .* ms", told["Model"]
     )
-    assert told["Data"].endswith("/test.parquet; label clicked")
+    assert told["Data"] == "train.parquet, validation.parquet, test.parquet; label clicked"
     assert told["Features"] == f"5 of type number ({', '.join(NUMBERS)})"
     assert f"tfrank_sel {manifest['versions']['tfrank_sel']}" in told["Made"]
     row = '<tr><td>training.epochs<td class="text">15<td class="text">60'

@@ -84,10 +84,10 @@ def test_the_excess_error_is_that_of_the_served_model(run):
     test = json.loads((output / "analyze" / "statistics" / "test.json").read_text())
     assert test["lists"] == found["metrics"]["excess error"]["queries"]
     # the split is by a hash of the query: its labels tell which it has
-    known = {f"{x:g}" for x in map(float, test["labels"])}
+    known = {np.float32(x) for x in test["labels"]}
     errors, ideal = [], []
     for _, rows in table.groupby("day", sort=False):
-        if {f"{x:g}" for x in rows["seconds"]} <= known:
+        if {np.float32(x) for x in rows["seconds"]} <= known:
             y, z = (np.maximum(rows[x].to_numpy(np.float64), above) for x in ("seconds", "score"))
             errors.append(np.sqrt(np.mean((z - y) ** 2)))
             ideal.append(np.sqrt(np.mean((above - y) ** 2)))

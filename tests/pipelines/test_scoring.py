@@ -1,7 +1,6 @@
 """Scoring of files by an exported model, and its evaluation on new data, by the command line."""
 
 import csv
-import dataclasses
 import json
 import os
 import shutil
@@ -406,43 +405,6 @@ def test_a_published_model_is_evaluated_on_new_data_against_another(folder, tmp_
         assert compared["low"] <= compared["ours"] - compared["baseline"] <= compared["high"]
         assert compared["queries"] == 30
     assert ours != theirs
-
-
-@pytest.mark.parametrize(
-    ("settings", "options", "gain", "has_mrr"),
-    [
-        ({}, [], "exponential", False),
-        ({"gain": "linear", "seed": 3}, [], "linear", False),
-        ({"gain": "linear"}, ["--set", "evaluation.gain=exponential"], "exponential", False),
-        ({"gain": "exponential"}, ["--config", "run.toml"], "linear", True),
-    ],
-)
-def test_a_model_is_evaluated_by_the_gain_of_its_training_or_a_given_one(
-    folder, tmp_path, monkeypatch, settings, options, gain, has_mrr
-):
-    monkeypatch.chdir(tmp_path)
-    text = '[evaluation]\ngain = "linear"\n[blessing]\nmetric = "MRR"\n'
-    (tmp_path / "run.toml").write_text(text)
-    card = {"card": {"model": {"settings": settings}}}
-    export.export(packed_model(), data.FeatureSpec(3), tmp_path / "model", metadata=card)
-    lists = [dataclasses.replace(x, labels=x.labels + 1.0) for x in letor_lists(12)]
-    letor.write(tmp_path / "lists.txt", lists)
-    options = ["--metrics", tmp_path / "metrics.json", *options]
-    done = invoke(
-        "evaluate", "--model", tmp_path / "model", "--data", tmp_path / "lists.txt", *options
-    )
-    assert done.exit_code == 0, (done.output, done.exception)
-    found = json.loads((tmp_path / "metrics.json").read_text())["metrics"]
-    measure = metrics.NDCG(10, gain=gain, ties=metrics.ties.Averaged())
-    score = tf.saved_model.load(str(tmp_path / "model")).signatures["predict"]
-    values = []
-    for one in letor.read(tmp_path / "lists.txt", 3):
-        scores = score(
-            features=tf.constant(one.features[None]), mask=tf.fill([1, len(one.labels)], True)
-        )
-        values.append(float(measure.curve(one.labels[None], scores["scores"], [10])[0, 0]))
-    assert found["NDCG@10"]["ours"] == pytest.approx(np.mean(values), abs=1e-6)
-    assert ("MRR" in found) == has_mrr  # labels above 0 make it 1
 
 
 def test_a_model_is_evaluated_by_slice_against_chance(folder, tmp_path):

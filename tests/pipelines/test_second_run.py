@@ -21,7 +21,7 @@ from tfrank_sel.pipelines.configuration.data import Gate
 from tfrank_sel.pipelines.ingestion.findings import hash_of, split_of
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.reporting import report
-from tfrank_sel.pipelines.run.plan import Plan
+from tfrank_sel.pipelines.run.plan import Plan, state
 from tfrank_sel.pipelines.run.steps import STEPS, RunStep
 
 SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
@@ -136,6 +136,12 @@ def test_a_report_is_of_the_run_as_it_is(finished, tmp_path, monkeypatch):
     assert "done report" in CliRunner().invoke(app, options).stdout
 
 
+def test_a_run_is_the_same_in_another_folder(finished, tmp_path):
+    output = Path(shutil.copytree(finished[0], tmp_path / "out"))
+    one, other = (Job.of(load(x / "config.toml"), x) for x in (finished[0], output))
+    assert state(one) == state(other)
+
+
 def test_a_path_is_the_same_from_any_folder(finished, monkeypatch):
     output, _ = finished
     monkeypatch.chdir(output.parent)
@@ -175,6 +181,11 @@ def test_values_that_no_step_reads_are_kept(finished, tmp_path):
     told = CliRunner().invoke(app, ["ingest", "--output", str(output), "--set", "search.trials=7"])
     assert told.exit_code == 0, told.output
     assert load(output / "config.toml").search.trials == 7
+    told = CliRunner().invoke(
+        app, ["run", "--output", str(output), "--set", "training.loss.class=Nope"]
+    )
+    assert told.exit_code == 2
+    assert "Nope" not in (output / "config.toml").read_text()
 
 
 # what a second run changes, of each section and each kind of effect

@@ -111,9 +111,13 @@ def test_what_cannot_be_logged_is_an_error_of_a_line(
 def test_a_file_is_found_from_any_folder_and_a_server_is_no_folder(tracked):
     here = tracked.parent
     uris = {"sqlite:///x.db": f"sqlite:///{here}/x.db", "runs/x": f"{here}/runs/x"}
-    uris |= {"file:./x": f"file:{here}/x", "databricks.x": f"{here}/databricks.x"}
+    uris |= {
+        "C:x": f"{here}/C:x",
+        "file:./x": f"file:{here}/x",
+        "databricks.x": f"{here}/databricks.x",
+    }
     servers = ("databricks", "databricks-uc", "databricks://x", "uc:http://x", "http://x:1/y")
-    others = (*servers, "file:///x/y", "postgresql+psycopg2://u@h/x", "/x")
+    others = (*servers, "HTTP://x:1", "file:///x/y", "postgresql+psycopg2://u@h/x", "/x")
     for uri, expected in {**uris, **dict.fromkeys(others)}.items():
         absolute = load(overrides=[Override("tracking.mlflow", uri, uri)]).absolute()
         assert absolute.tracking.mlflow == absolute_uri(uri) == (expected or uri)

@@ -14,7 +14,10 @@ from tests.pipelines.test_main import small_set
 from tfrank_sel import export, kept
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.__main__ import app
+from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import manifests
+from tfrank_sel.pipelines.ingestion.findings import Places
+from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.versions import ModelVersions
@@ -220,10 +223,39 @@ def test_a_manifest_has_no_secret_and_another_signature_is_no_change(tmp_path):
     made("SECRET").write(tmp_path / "ingest", [], {})
     written = manifests.Written.read(tmp_path, "ingest")
     assert len(written.inputs.files) == 3
-    assert written.change(made("OTHER")) == ""
+    assert written.change(made("OTHER"), written.inputs) == ""
     assert written.digest == made("OTHER").digest
-    assert written.change(made("OTHER", size=4)) == "https://host/d.csv changed"
-    assert "https://host/f.csv is new" in written.change(made("OTHER", files=("d.csv", "f.csv")))
+    assert written.change(made("OTHER", size=4), written.inputs) == "https://host/d.csv changed"
+    now = made("OTHER", files=("d.csv", "f.csv"))
+    assert "https://host/f.csv is new" in written.change(now, written.inputs)
+
+
+def test_values_that_are_no_addresses_are_compared_as_they_are():
+    url = "http://ex.org/ns"
+    for key, old, new in (
+        ("data.label", f"{url}#grade", f"{url}#clicks"),
+        ("model", {"weights": f"{url}?version=1"}, {"weights": f"{url}?version=2"}),
+    ):
+        before, now = (manifests.Manifest({key: x}, {}, {}) for x in (old, new))
+        assert before.digest != now.digest
+        assert before.stored.configuration == {key: old}
+    section = {"train": [f"{url}?sig=SECRET"], "label": f"{url}#grade"}
+    shown = {"data": {"train": [url], "label": f"{url}#grade"}}
+    assert without_secrets({"data": section}) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        *((x, x) for x in ("hdfs://nn:8020/data#1/a@b.csv", "file:///data/a#b.csv", "a:b@c?d")),
+        *((x, x) for x in ("sqlite:////srv/a#b.db", "wasbs://container@host/a", "s3://b/x@y:z@w")),
+        ("s3://k:SEC/RET@b/a?b", "s3://b/a?b"),
+        ("https://me:SE/C?R#E@T@host:1/a?sig=b#c", "https://host:1/a"),
+        ("HTTP://[::1]:80/a?me@b", "HTTP://[::1]:80/a"),
+    ],
+)
+def test_an_address_is_whole_but_for_what_may_be_a_secret(url, shown):
+    assert kept.address(url) == shown
 
 
 def test_an_error_has_no_secret_of_an_address():
@@ -233,5 +265,8 @@ def test_an_error_has_no_secret_of_an_address():
         told = InputError(place, reason)
         assert "https://host/d.csv" in str(told)
         assert "SECRET" not in str(told)
+    assert Places([Source(url)], []).of_split("train", 0, 0) == "https://host/d.csv"
+    for word in ("a", "a://b:"):
+        assert kept.text_with_addresses(word * 100_000).startswith(word)  # in linear time
     of_rows = InputError("a.csv", "Received: 'https://shop/item?id=3'")
     assert str(of_rows) == "a.csv: Received: 'https://shop/item?id=3'"

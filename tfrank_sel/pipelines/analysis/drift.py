@@ -49,7 +49,7 @@ def distances(reference: Statistics, now: Statistics) -> Distances:
     Returns:
         The distances.
     """
-    old, new = _shares(*_of_grades(reference.labels, now.labels))
+    old, new = _shares(*_of_grades(*(_rounded(x.labels) for x in (reference, now))))
     middle = 0.5 * (old + new)
     histograms = _both(*(dict(zip(x.names, x.histograms, strict=True)) for x in (reference, now)))
     lacking = _both(*(_missing(x) for x in (reference, now)))
@@ -157,6 +157,14 @@ def _missing(statistics: Statistics) -> dict[str, float]:
     """The number of missing values of each feature."""
     texts = {name: counts.get("", 0) for name, counts in statistics.texts.items()}
     return {**dict(zip(statistics.names, statistics.features["missing"], strict=True)), **texts}
+
+
+def _rounded(labels: Mapping[str, int]) -> dict[str, int]:
+    """Counts of labels to 6 digits, as earlier versions wrote them."""
+    counts = collections.Counter[str]()
+    for label, count in labels.items():
+        counts[f"{np.float32(label):g}"] += count
+    return counts
 
 
 def _of_grades(

@@ -75,16 +75,18 @@ def evaluate(
         execute(output, given, only="evaluate")
         return
     assert model is not None
-    given.check_read(*OF_FILES, *OF_EVALUATION, "blessing.metric", "beam.options")
+    given.check_read("modules", *OF_FILES, *OF_EVALUATION, "blessing.metric", "beam.options")
     named = _checked(given).data
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
         from tfrank_sel.pipelines import runners, scoring
+        from tfrank_sel.pipelines.learning import instantiate
         from tfrank_sel.pipelines.reporting import tables
 
     models = [model, *([] if against is None else [against])]
     inputs = scoring.inputs(models, data or (), named, label=named.label, doc_id=doc_id)
     configuration = given.load(more=scoring.settings(model))
+    instantiate.import_modules(configuration)
     console = Terminal()
     evaluation = scoring.judge(
         model,

@@ -17,7 +17,7 @@ from tomlkit.items import Item
 
 from tfrank_sel.data import stores
 from tfrank_sel.pipelines.configuration.section import ConfigurationError, Section, fields, no_key
-from tfrank_sel.pipelines.configuration.sections import OF_SCORES, Configuration, place
+from tfrank_sel.pipelines.configuration.sections import Configuration, place
 from tfrank_sel.refusals import received
 
 WIDTH = 88  # maximum width of a line; longer lists are split into several lines
@@ -108,12 +108,10 @@ def load(
     values: dict[str, Any] = Configuration().model_dump(by_alias=True, exclude_none=True)
     for default in defaults:
         _set(values, default.path, default.value)
-    read = {} if path is None else _read(path)
-    for section, value in read.items():
+    for section, value in ({} if path is None else _read(path)).items():
         tables = isinstance(values.get(section), dict) and isinstance(value, dict)
         values[section] = {**values[section], **value} if tables else value
-    unset = {x for x in OF_SCORES if x[1] not in read.get(x[0], ())}
-    return _replaced(values, overrides, "" if path is None else os.fspath(path), unset)
+    return _replaced(values, overrides, "" if path is None else os.fspath(path))
 
 
 def replaced(configuration: Configuration, overrides: Iterable[Override]) -> Configuration:
@@ -127,24 +125,14 @@ def replaced(configuration: Configuration, overrides: Iterable[Override]) -> Con
         ConfigurationError: If a key or value is invalid.
     """
     values = configuration.model_dump(by_alias=True, exclude_none=True)
-    has_region = configuration.training.region is not None
-    default = {} if has_region else Configuration().model_dump(by_alias=True)
-    unset = {(x, y) for x, y in OF_SCORES if default and default[x][y] == values[x][y]}
-    return _replaced(values, overrides, "", unset)
+    return _replaced(values, overrides, "")
 
 
-def _replaced(
-    values: dict[str, Any], overrides: Iterable[Override], file: str, unset: set[tuple[str, str]]
-) -> Configuration:
-    """Replaces values; keys without a value may have another default, by the values of others."""
+def _replaced(values: dict[str, Any], overrides: Iterable[Override], file: str) -> Configuration:
     origins: dict[str, str] = {}
     for override in overrides:
         _set(values, override.path, override.value)
-        unset.difference_update([(*override.path[:2],)])
         origins[".".join(override.path)] = override.origin
-    for section, name in unset:
-        if isinstance(values[section], dict):
-            values[section].pop(name)
     return _checked(values, file, origins)
 
 

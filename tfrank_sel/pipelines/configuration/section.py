@@ -88,7 +88,10 @@ def split(names: str) -> list[str]:
 
 def joined(names: Iterable[str]) -> str:
     """Returns names as `split` reads them."""
-    return ",".join(x if split(x) == [x] else f'"{x.replace(chr(34), chr(34) * 2)}"' for x in names)
+    return ",".join(
+        x if split(x) == [x] and x[0] != '"' else f'"{x.replace(chr(34), chr(34) * 2)}"'
+        for x in names
+    )
 
 
 def is_kind(field: FieldInfo, kind: str) -> bool:
@@ -111,7 +114,7 @@ def absolute_uri(uri: str) -> str:
         >>> absolute_uri("databricks"), absolute_uri("file:/srv/mlruns")
         ('databricks', 'file:/srv/mlruns')
     """
-    local = re.match(r"sqlite:///|file:(?!/)|(?!databricks(-uc)?$|[a-z][a-z0-9+.-]*:)", uri)
+    local = re.match(r"sqlite:///|file:(?!/)|(?!databricks(-uc)?$|(?i:[a-z][a-z0-9+.-]+:))", uri)
     return uri if local is None else f"{local[0]}{os.path.abspath(uri[local.end() :])}"
 
 

@@ -1,5 +1,6 @@
 """The configuration of a run, and its sections on releases."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -7,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, PlainValidator, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
-from tfrank_sel import features as feature_types
+from tfrank_sel import features as feature_types, kept
 from tfrank_sel.arguments import AT_LEAST_0, POSITIVE, Count, Natural, Share
 from tfrank_sel.pipelines.configuration.data import Beam, Clicks, Data, Gates
 from tfrank_sel.pipelines.configuration.section import (
@@ -27,6 +28,8 @@ from tfrank_sel.pipelines.configuration.section import (
     option,
 )
 from tfrank_sel.pipelines.configuration.training import (
+    BASELINE,
+    DEFAULT_LOSSES,
     FUNCTION,
     EvaluationSection,
     ModelSection,
@@ -37,8 +40,6 @@ from tfrank_sel.pipelines.configuration.training import (
 from tfrank_sel.refusals import refusal
 
 Margin = Annotated[float, Field(allow_inf_nan=True), AT_LEAST_0]
-# keys whose defaults are others if there is a region of scores
-OF_SCORES = (("training", "loss"), ("evaluation", "baseline"))
 SEARCHED = ("data", "features", "model", "training")
 _AnySection = TypeVar("_AnySection", bound=Section)
 
@@ -206,14 +207,17 @@ class Configuration(Section):
         """Replaces the default losses, which take grades, if there is a region of scores."""
         tables = {name: values.get(name) for name in ("training", "evaluation")}
         training, evaluation = (
-            x.model_dump(by_alias=True, exclude_unset=True) if isinstance(x, Section) else x or {}
+            x.model_dump(by_alias=True) if isinstance(x, Section) else x or {}
             for x in tables.values()
         )
         are_tables = isinstance(training, Mapping) and isinstance(evaluation, Mapping)
         if not are_tables or training.get("region") is None:
             return values
-        training = {"loss": [{"class": "design"}], **training}
-        evaluation = {"baseline": {"class": "MeanSquaredLoss", "lower": "region"}, **evaluation}
+        training, evaluation = {**training}, {**evaluation}
+        if training.get("loss", DEFAULT_LOSSES) == DEFAULT_LOSSES:
+            training["loss"] = [{"class": "design"}]
+        if evaluation.get("baseline", BASELINE) == BASELINE:
+            evaluation["baseline"] = {"class": "MeanSquaredLoss", "lower": "region"}
         return {**values, "training": training, "evaluation": evaluation}
 
     @model_validator(mode="after")
@@ -249,6 +253,27 @@ class Configuration(Section):
             if not is_free and name not in fields(kind):
                 raise ValueError(f"search.keys: {section} {no_key(name, kind)}")
         return self
+
+
+def without_secrets(values: Any, key: str = "") -> Any:
+    """Returns values by key, paths and URLs among them as `tfrank_sel.kept.address`.
+
+    Args:
+        values: Values of keys, or of sections; or the value of `key`.
+        key: The key, or the section, to which the values belong.
+    """
+    if isinstance(values, Mapping):
+        parts = {name: f"{key}.{name}" if key else name for name in values}
+        return {name: without_secrets(values[name], part) for name, part in parts.items()}
+    if isinstance(values, list):
+        return [without_secrets(x, key) for x in values]
+    return kept.address(values) if isinstance(values, str) and key in _addresses() else values
+
+
+@functools.cache
+def _addresses() -> set[str]:
+    by_key = Configuration.by_key().items()
+    return {key for key, field in by_key if is_kind(field, PATH) or is_kind(field, URI)}
 
 
 def _absolute(section: _AnySection) -> _AnySection:

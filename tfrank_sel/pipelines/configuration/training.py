@@ -166,7 +166,8 @@ class TrainingSection(Optimization):
         "If labels are scores, such as seconds or revenue: the share of the highest ones, which "
         "matter most. By default, the loss is then `losses.design`, that of the baseline is "
         'MeanSquaredLoss of labels clipped at the region (`lower = "region"`), and '
-        "`evaluation.gain` is the score above which the region is.",
+        "`evaluation.gain` is the score above which the region is. A loss that is equal to the "
+        "default counts as unset.",
         examples=[0.1],
     )
     workers: Count = option(

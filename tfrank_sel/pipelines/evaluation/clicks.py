@@ -53,9 +53,8 @@ def compare(
 
     Raises:
         UnknownValueError: If the log does not tell the value: it has no sessions, only one or only
-            counts, one position, or no item at several positions.
-        ValueError: If less than half of its rows are items of the split, a score is not finite, or
-            a session that is named has two items at one position.
+            counts, one position, no item at several positions, or a session with two items at one.
+        ValueError: If less than half of its rows are items of the split, or a score is not finite.
     """
     scores = pa.concat_tables(_scores(scorer, lists))
     shown = parquet.read_table(folder / SHOWN)
@@ -70,8 +69,6 @@ def compare(
     if len(positions := table["position"].unique()) < 2:
         raise UnknownValueError(f"all impressions of the split are at position {positions[0]}")
     log = clicks.Log.of(table, session="session")
-    if settings.session is not None and settings.shown is None:
-        log.check_sessions()  # before what is raised of a log that does not tell the value
     loaded = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
     try:
         values = clicks.reordered(log, loaded, score, least=settings.least, seed=seed)

@@ -15,6 +15,7 @@ from typing import Any, Self
 from tfrank_sel import kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.refusals import received
 from tfrank_sel.version import __version__
@@ -81,7 +82,7 @@ class Manifest:
 
     @functools.cached_property
     def stored(self) -> "Manifest":
-        """The same as it is written and compared: see `tfrank_sel.kept.address`."""
+        """The same as it is written and compared, without secrets of URLs of files."""
         files = dict[str, Fingerprint]()
         for path, file in self.files.items():
             name = number = kept.address(path)
@@ -89,7 +90,7 @@ class Manifest:
                 number = f"{name} ({len(files)})"
             files[number] = file
         return dataclasses.replace(
-            self, configuration=kept.address(self.configuration), files=files
+            self, configuration=without_secrets(self.configuration), files=files
         )
 
     @functools.cached_property

@@ -47,7 +47,7 @@ def corrected(
 
     Raises:
         InputError: If a file is no table or lacks a column, or the log does not identify the
-            propensities, or a session that is named has two items at one position.
+            propensities.
     """
     columns = inputs.columns
     named = {"query": columns.query, "item": columns.doc_id, "click": columns.label}
@@ -88,8 +88,6 @@ def corrected(
                 parquet.write_table(made, path)
             sources.append(Source(str(path), split))
             if split in (None, "test"):
-                if settings.session is not None and settings.shown is None:
-                    log.check_sessions()  # the value of the new order is that of sessions
                 _keep(table, folder / SHOWN)
     except InputError:
         raise

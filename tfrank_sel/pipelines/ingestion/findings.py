@@ -195,6 +195,7 @@ class Places:
         if place[1]:
             return self((place[0], place[1])).place
         first, *others = (x.path for x in self.sources if x.split in (None, split))
+        first = kept.address(first)
         return f"{first} and {len(others)} others" if others else first
 
     def __call__(self, place: Place) -> Rejected:

@@ -57,7 +57,7 @@ def candidate(configuration: Configuration, labels: np.ndarray | None = None) ->
         ConfigurationError: If a loss, the model or the optimizer cannot be created, or boosted
             trees cannot be trained.
     """
-    _import(configuration)
+    import_modules(configuration)
     with _placed(configuration):
         optimizer(configuration.settings, steps=1)
     made = _candidate(configuration, configuration.training.loss, "training.loss", labels)
@@ -169,8 +169,12 @@ def _loss_of_trees(table: Mapping[str, Any]) -> keras.losses.Loss | str:
     return LAMBDARANK if table == {"class": LAMBDARANK} else loss(table, "model.trees.loss")
 
 
-def _import(configuration: Configuration) -> None:
-    """Imports the user's files, each under its own name."""
+def import_modules(configuration: Configuration) -> None:
+    """Imports the user's files, each under its own name.
+
+    Raises:
+        ConfigurationError: If one cannot be imported, or has the name of another module.
+    """
     for file in map(stores.near, configuration.modules):
         name = Path(file).stem
         loaded = sys.modules.get(name)

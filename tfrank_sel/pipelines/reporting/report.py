@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfrank_sel import data, kept, metrics
+from tfrank_sel import data, metrics
 from tfrank_sel.clicks import Propensities
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
@@ -16,6 +16,7 @@ from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
 from tfrank_sel.pipelines.configuration import Configuration, load
+from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.evaluation import inspection
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.files import folders, manifests
@@ -131,7 +132,7 @@ def _kinds(features: Mapping[str, str]) -> dict[str, list[str]]:
 def _changed(configuration: Configuration) -> list[tuple[str, Any, Any]]:
     """The keys whose values are not the defaults, with both values."""
     values, defaults = (
-        kept.address(x.model_dump(mode="json", by_alias=True)) for x in (configuration, load())
+        without_secrets(x.model_dump(mode="json", by_alias=True)) for x in (configuration, load())
     )
     return [
         difference

@@ -70,9 +70,9 @@ def carry_out(
     chosen = tuple(STEPS) if only is None else (only,)
     with Plan.held(job, force) as plan:
         plan.check(chosen[0])
-        _keep(job)
         if plan.is_due(only) or job.mirror.url:
             return _carry_out(plan, progress, chosen)
+        _keep(job)
         for step in chosen:
             progress.skip(step)
         return None
@@ -87,6 +87,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
         result = Run(job, progress)
         result.written = plan.written
         result.prepare("train" in stale and "train" in chosen)
+    _keep(job)
     for step in chosen:
         gates = result.output / "analyze" / "failures.json"
         if STEPS[step].is_gated and (failures := folders.read_json(gates)):

@@ -154,10 +154,8 @@ class Plan:
 
 def state(job: Job) -> str:
     """Returns the digest of what a report is made of: configuration, and results of all steps."""
-    steps = (str(job.path / step / folders.MANIFEST) for step in STEPS)
-    return Manifest(
-        _values(job.configuration), {}, {x: Fingerprint.of(x).digest for x in steps}
-    ).digest
+    steps = {x: Fingerprint.of(str(job.path / x / folders.MANIFEST)).digest for x in STEPS}
+    return Manifest(_values(job.configuration), {}, steps).digest
 
 
 def mark(job: Job) -> str:

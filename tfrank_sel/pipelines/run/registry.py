@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel import kept
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.refusals import received
@@ -129,7 +129,7 @@ def differing(a: Path, b: Path) -> list[tuple[str, Any, Any]]:
 def _configuration(folder: Path) -> dict[str, Any]:
     path = folder / folders.CONFIGURATION
     try:
-        values: dict[str, Any] = kept.address(tomllib.loads(path.read_text(encoding="utf-8")))
+        values: dict[str, Any] = without_secrets(tomllib.loads(path.read_text(encoding="utf-8")))
         return values
     except (OSError, ValueError) as error:
         raise InputError(str(folder), received("expected the folder of a run", error)) from error

@@ -10,6 +10,7 @@ from tfrank_sel import kept
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.pipelines.configuration import Configuration, load, text
+from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.run.plan import TRACKED, tracking
 from tfrank_sel.refusals import received
@@ -53,7 +54,7 @@ def log(configuration: Configuration, output: Path, state: str) -> str:
     except MlflowException as error:
         reason = received("logging to MLflow failed; run again to log the run", error)
         raise InputError(str(uri), reason) from error
-    return f"run {run} of {kept.address(uri)}"
+    return f"run {run} of {kept.address(str(uri))}"
 
 
 def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
@@ -73,7 +74,7 @@ def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
     card = output / "export" / "saved_model" / CARD
     for path in (output / "report.html", card):
         client.log_artifact(run, str(path))
-    values = kept.address(load(output / folders.CONFIGURATION).model_dump(by_alias=True))
+    values = without_secrets(load(output / folders.CONFIGURATION).model_dump(by_alias=True))
     client.log_text(run, text(Configuration.model_validate(values)), folders.CONFIGURATION)
     client.set_terminated(run)
     return run
@@ -109,7 +110,7 @@ def _experiment(client: mlflow.MlflowClient, name: str) -> str:
 
 
 def _values(configuration: Configuration) -> dict[str, Any]:
-    values = kept.address(configuration.absolute().model_dump(mode="json", by_alias=True))
+    values = without_secrets(configuration.absolute().model_dump(mode="json", by_alias=True))
     return {name: x for name, x in values.items() if name not in ("search", "tracking")}
 
 

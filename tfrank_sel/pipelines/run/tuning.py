@@ -15,6 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from tfrank_sel import kept
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.locks import held
 from tfrank_sel.pipelines.configuration import (
@@ -25,6 +26,7 @@ from tfrank_sel.pipelines.configuration import (
     replaced,
     text,
 )
+from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion.inputs import Job
@@ -100,8 +102,9 @@ class Study:
                 reason = "the output folder must be new, empty, or contain a study"
                 raise InputError(place, received(reason, "a folder with other contents"))
             return
+        shown = {"mode": "json", "by_alias": True, "exclude": _IRRELEVANT}
         before, now = (
-            configuration.absolute().model_dump(mode="json", by_alias=True, exclude=_IRRELEVANT)
+            without_secrets(configuration.absolute().model_dump(**shown))
             for configuration in (load(self.output / folders.CONFIGURATION), self.configuration)
         )
         for section, value in now.items():
@@ -148,9 +151,11 @@ class Study:
         """
         with self._alone():
             steps = Plan.of(Job.of(self.configuration, self.output / DATA)).steps
-            files = {**steps["ingest"].manifest.files, **steps["train"].manifest.files}
+            read = {**steps["ingest"].manifest.files, **steps["train"].manifest.files}
+            files = manifests.Manifest({}, read, {}).stored.files
             now = {path: x.digest for path, x in files.items()}
             before = self._study.user_attrs.get(_FILES, now)
+            before = {kept.address(path): x for path, x in before.items()}  # of earlier versions
             for path in (*now, *before):
                 if now.get(path) != before.get(path):
                     raise InputError(path, received(_SAME, "a changed file"))
