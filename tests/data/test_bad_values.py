@@ -32,9 +32,13 @@ BAD = [
     (Vector(size=2), [], "2 finite numbers. Received: []"),
     (Vector(size=2), "1 x", "2 finite numbers. Received: '1 x'"),
     (Vector(size=2, missing=REFUSE), None, "2 finite numbers. Received: nothing"),
-    (Category(dtype="int64"), "a", "an integer. Received: 'a'"),
-    (Hash(dtype="int64"), 1.5, "an integer. Received: 1.5"),
-    (Set(dtype="int64"), ["1", "b"], "an integer. Received: ['1', 'b']"),
+    (Category(dtype="int64"), "a", "an integer above -2**63 and below 2**63. Received: 'a'"),
+    (Hash(dtype="int64"), 1.5, "an integer above -2**63 and below 2**63. Received: 1.5"),
+    (
+        Set(dtype="int64"),
+        ["1", "b"],
+        "an integer above -2**63 and below 2**63. Received: ['1', 'b']",
+    ),
 ]
 
 
