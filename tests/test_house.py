@@ -159,7 +159,6 @@ CONVERTED = {
         "export/recommenders.py",
         "metrics/__main__.py",
         "pipelines/commands/runs.py",
-        "pipelines/run/plan.py",
         "serving/__main__.py",
         "serving/engine/interleaving.py",
     },
@@ -254,9 +253,10 @@ def test_a_file_is_short_and_says_what_it_is() -> None:
 
 
 # of code, by package; whoever needs more takes away elsewhere, or says in the change why not. The
-# last rise: tables in memory, which had no rules, judgments of RankLib, counts of impressions, what
-# finds no partner, kinds of records that appear late, locks that exclude, writers that refuse
-CEILINGS = {"tfrank_sel": 39_419, "tests": 36_150}
+# last rise: one client of HTTP with a deadline, inputs against their declaration, versions with
+# copies of their own, a person's models.config, the second run, one door to a terminal, addresses
+# without secrets, codes of missing values, torn and deep rows, times and ids of mixed types
+CEILINGS = {"tfrank_sel": 40_455, "tests": 38_986}
 
 
 @pytest.mark.parametrize("folder", CEILINGS)
