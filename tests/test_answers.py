@@ -111,6 +111,7 @@ CASES = [(door, method) for door, (_, right) in DOORS.items() for method in righ
 def short(monkeypatch):
     monkeypatch.setenv(connection.AUTHORIZATION, f"Basic {TOKEN}")
     monkeypatch.setattr(http_client, "LARGEST", 2**20)
+    monkeypatch.setattr("tfrank_sel.engines.solr._MODELS", 2**20)
 
 
 def answering(door, method, answer):

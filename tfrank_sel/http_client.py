@@ -109,7 +109,7 @@ class Client:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] = {},
-        largest: int = LARGEST,
+        largest: int | None = None,
     ) -> Answer:
         """Sends a request, and returns the answer, whatever its status.
 
@@ -118,7 +118,7 @@ class Client:
             path: What the URL has after the address.
             body: The body.
             headers: Further headers.
-            largest: Maximum number of bytes of the answer.
+            largest: Maximum number of bytes of the answer; `LARGEST` if None.
 
         Raises:
             ConnectionError: If the server cannot be reached, or breaks off its answer.
@@ -127,10 +127,11 @@ class Client:
         """
         until, answer, error = time.monotonic() + self._timeout, None, None
         given: dict[str, Any] = {"body": body, "headers": {**headers, **self._headers}}
+        url, most = self._address + path, largest or LARGEST
         for number in range(self._tries):
             wait, answer, error = _WAIT * 2**number, None, None
             try:
-                answer, told = self._followed(until, method, self._address + path, largest, **given)
+                answer, told = self._followed(until, method, url, most, **given)
                 wait, is_away = max(wait, told), answer.status == _UNAVAILABLE
             except urllib3.exceptions.HTTPError as found:
                 error, is_away = found, isinstance(found, urllib3.exceptions.NewConnectionError)

@@ -349,7 +349,8 @@ def test_a_reload_is_served_told_and_counted_alike(followed, tmp_path, caplog, w
     assert soon(lambda: answering(followed, name) == 3)
     assert answering(followed, "m") == (1 if name == "n" else 3)
     assert followed.unavailable() == []
-    assert len(Fake.loads) == 2 + (state == "broken")
+    # a check that began before its folder, or core, was left may still load from that
+    assert len([path for path in Fake.loads if new in path.parents]) == 1 + (state == "broken")
     if way == "file":
         told = soon(lambda: [x for x in caplog.messages if x.startswith("serving what")])
         assert len(told) == 1

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tfrank_sel.data.rejections import InputError
-from tfrank_sel.http_client import LARGEST, MISFORMED, Client
+from tfrank_sel.http_client import MISFORMED, Client
 from tfrank_sel.refusals import received, refusal
 
 T = TypeVar("T")
 AUTHORIZATION = "TFRANK_SEL_ENGINE_AUTHORIZATION"  # the value of the header, such as Basic dXNl...
 PATIENCE = 120.0  # seconds
-MODELS = 2**30  # bytes of all models of an engine, which it gives whole
 _SHOWN = 100  # characters of an answer
 
 
@@ -44,7 +43,7 @@ class Connection:
         body: Any = None,
         *,
         form: Mapping[str, str] | None = None,
-        largest: int = LARGEST,
+        largest: int | None = None,
     ) -> T:
         """Sends a request, and returns what is read from the JSON of the answer.
 
@@ -54,7 +53,7 @@ class Connection:
             read: Reads the answer, and raises an error for one that says no success.
             body: Body, JSON-ready.
             form: Fields of a form, in place of a body.
-            largest: Maximum number of bytes of the answer.
+            largest: As in `Client.ask`.
 
         Raises:
             InputError: If the engine cannot be reached, refuses, answers only in part, or with

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfrank_sel.engines.connection import MODELS, check_done, number, string
+from tfrank_sel.engines.connection import check_done, number, string
 from tfrank_sel.engines.engine import LOG, Engine, Fields, Logged, queries
 from tfrank_sel.http_client import quoted
 
@@ -73,12 +73,16 @@ class Plugin(Engine):
         self._send("PUT", f"_ltr/_featureset/{name}", _check_stored, body)
 
     def _models(self, prefix: str) -> Sequence[str]:
-        path = f"_ltr/_model?prefix={quoted(prefix)}&size={_MOST}"
+        # without the models themselves, which are large
+        shown = "filter_path=timed_out,_shards,hits.total,hits.hits._source.name"
 
         def names(answer: Any) -> list[str]:
-            return [string(x["_source"]["name"]) for x in answer["hits"]["hits"]]
+            hits = answer["hits"]
+            is_none = hits.get("total") in (0, {"value": 0, "relation": "eq"})
+            return [] if is_none else [string(x["_source"]["name"]) for x in hits["hits"]]
 
-        return self._send("GET", path, names, largest=MODELS)
+        path = f"_ltr/_model?prefix={quoted(prefix)}&size={_MOST}&{shown}"
+        return self._send("GET", path, names)
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {"model": {**body["model"], "name": name}}

@@ -8,11 +8,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tfrank_sel.engines.connection import MODELS, check_done, number, string
+from tfrank_sel.engines.connection import check_done, number, string
 from tfrank_sel.engines.engine import Engine, Fields, Logged
 from tfrank_sel.http_client import quoted
 
 _CLASS = "org.apache.solr.ltr.feature"
+_MODELS = 2**28  # bytes of all models, which Solr gives whole
 _SEPARATOR = "\x01"  # of identifiers, which may have commas
 
 
@@ -86,7 +87,7 @@ class Solr(Engine):
         def names(answer: Any) -> list[str]:
             return [string(x["name"]) for x in answer["models"]]
 
-        return self._send("GET", path, names, largest=MODELS)
+        return self._send("GET", path, names, largest=_MODELS)
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {**body, "name": name, "store": self._named(features)}

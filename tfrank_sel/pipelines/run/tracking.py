@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,10 +73,12 @@ def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
         client.log_batch(run, metrics=part)
     client.log_batch(run, tags=list(_tags(output)))
     card = output / "export" / "saved_model" / CARD
-    for path in (output / "report.html", card):
-        client.log_artifact(run, str(path))
     values = without_secrets(load(output / folders.CONFIGURATION).model_dump(by_alias=True))
-    client.log_text(run, text(Configuration.model_validate(values)), folders.CONFIGURATION)
+    with tempfile.TemporaryDirectory() as aside:
+        shown = Path(aside, folders.CONFIGURATION)
+        shown.write_text(text(Configuration.model_validate(values)), encoding="utf-8")
+        for path in (output / "report.html", shown, card):
+            client.log_artifact(run, str(path))
     client.set_terminated(run)
     return run
 
