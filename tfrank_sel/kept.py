@@ -19,18 +19,16 @@ _FORM = 1  # of this file
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 Digests = Mapping[str, tuple[int, str]]  # size and digest of each file, by its name
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}://"  # bounded, or else a search takes quadratic time
-# stores and folders, whose paths may have `?` and `#`, and whose users are no secrets
-_STORE = re.compile(
-    r"(?:s3[an]?|gc?s|abfss?|wasbs?|az|adl|s?(?:web)?hdfs|viewfs|file|local|memory|sqlite)://", re.I
-)
+# servers and databases; paths of stores and folders may have `?`, `#` and users that are no secrets
+_SERVER = re.compile(r"(?:https?|ftps?|\w*(?:sql|oracle|maria)[\w+]*)://", re.IGNORECASE)
 _PASSWORD = r"^[^/@:\[]*:(?!\d+[/?#])[^@]*@"  # with its user; `/` may be in it, a port is none
 
 
 def address(value: str) -> str:
     """Returns a path or URL that may be kept and shown: a URL without what may be a secret.
 
-    That is the user, the query and the fragment; of a URL of a store or of files, a user with a
-    password. Paths and other texts stay.
+    That is, of a server or a database, the user, the query and the fragment; of other URLs, a user
+    with a password. Paths and other texts stay.
 
     Example:
         >>> address("https://me:secret@host/train.csv?sig=1"), address("hdfs://host/a#b")
@@ -39,7 +37,7 @@ def address(value: str) -> str:
     if not (scheme := re.match(_SCHEME, value)):
         return value
     rest = re.sub(_PASSWORD, "", value[scheme.end() :])
-    if not _STORE.match(value):
+    if _SERVER.match(value):
         rest = re.sub(r"^[^/]*@", "", re.split(r"[?#]", rest)[0])
     return scheme[0] + rest
 

@@ -160,3 +160,7 @@ def test_marks_of_folders_are_no_files(bucket):
     for key in ("1/", "1/variables/"):  # as consoles make them
         client.call_s3("put_object", Bucket=name, Key=key, Body=b"")
     assert os.listdir(stores.near_folder(f"{bucket}/1")) == ["saved_model.pb"]
+    assert stores.find(f"{bucket}/1") == [f"{bucket}/1/saved_model.pb"]
+    client.call_s3("put_object", Bucket=name, Key="2/", Body=b"")
+    with pytest.raises(FileNotFoundError, match=f"{bucket}/2"):
+        stores.near_folder(f"{bucket}/2")

@@ -242,12 +242,18 @@ def expand(patterns: Iterable[str]) -> list[str]:
     return paths
 
 
-def find(folder: str | os.PathLike[str]) -> list[str]:
-    """Returns the files in a folder and the folders in it, as paths or URLs, in order."""
+def find(folder: str | os.PathLike[str], *, marks: bool = False) -> list[str]:
+    """Returns the files in a folder and the folders in it, as paths or URLs, in order.
+
+    Args:
+        folder: Path or URL.
+        marks: Whether the empty files of a store by which consoles mark folders are among them.
+    """
     if not is_remote(folder):
         return sorted(str(path) for path in Path(folder).rglob("*") if path.is_file())
     with reached(os.fspath(folder)) as (store, inside):
-        return sorted(_url(folder, store, path) for path in store.find(inside))
+        found = (path for path in store.find(inside) if marks or not path.endswith("/"))
+        return sorted(_url(folder, store, path) for path in found)
 
 
 def _url(like: str | os.PathLike[str], store: Any, path: str) -> str:
@@ -387,7 +393,8 @@ def drop(folder: str | os.PathLike[str], first: str = "", but: Iterable[str] = (
         shutil.rmtree(folder, ignore_errors=True)
         return
     kept = tuple(join(folder, name) for name in but)
-    for file in sorted(find(folder), key=lambda file: file != join(folder, first)):
+    files = find(folder, marks=True)
+    for file in sorted(files, key=lambda file: file != join(folder, first)):
         if not file.startswith(kept):
             remove(file)
 
@@ -515,11 +522,10 @@ def copied(path: str | os.PathLike[str]) -> Iterator[str]:
 
 def _fetch_whole(url: str, listing: Mapping[str, tuple[int, str]], folder: str) -> None:
     """Copies the files of a folder of a store, which must stay as they were listed."""
-    if not listing:
+    names = [file.removeprefix(f"{url}/") for file in listing if not file.endswith("/")]
+    if not names:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
-    names = (file.removeprefix(f"{url}/") for file in listing)
-    # consoles mark folders by empty files
-    fetch(url, [name for name in names if name and not name.endswith("/")], folder)
+    fetch(url, names, folder)
     if states(url) != listing:
         expected = "the folder must stay as it is while it is copied"
         raise InputError(url, received(expected, "one that changed"))

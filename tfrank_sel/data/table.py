@@ -364,7 +364,7 @@ def of_frame(
         frame = source if len(kept) == len(there) else source.iloc[:, kept]
         pairs = [(there[i], frame.iloc[:, n]) for n, i in enumerate(kept)]
         if len(dict(pairs)) == len(pairs):
-            with contextlib.suppress(pa.ArrowInvalid, TypeError, OverflowError):
+            with contextlib.suppress(pa.ArrowInvalid, TypeError, OverflowError, UnicodeError):
                 table = pa.Table.from_pandas(frame, preserve_index=False)
                 for i, kind in enumerate(table.schema.types):
                     if pa.types.is_date32(kind):  # there may be times among them

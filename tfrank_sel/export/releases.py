@@ -466,7 +466,10 @@ class Releases:
         _serve(entry, {*before.values()}, there)
         # Servers read the file in another working folder, and have other paths in a container.
         base = self.base if stores.is_remote(self.base) else os.path.abspath(self.base)
-        entry.base_path = entry.base_path or base
+        # but where a folder was copied with the file, which names the original
+        is_original = os.path.isdir(entry.base_path) and os.path.isdir(base)
+        if not entry.base_path or (is_original and not os.path.samefile(entry.base_path, base)):
+            entry.base_path = base
         entry.ClearField("model_type")  # an older form of the platform; servers refuse both
         entry.model_platform = entry.model_platform or "tensorflow"
         configuration, text = self._read()

@@ -243,8 +243,12 @@ def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*new, *old)):
             yield from differences(f"{key}.{name}", old.get(name), new.get(name))
-    elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):  # 1 is not true
+    elif _text(old) != _text(new):  # 1 is not true
         yield key, old, new
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)
 
 
 def _versions() -> dict[str, str]:

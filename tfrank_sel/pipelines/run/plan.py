@@ -171,9 +171,8 @@ def is_reported(job: Job) -> bool:
 
 def is_tracked(job: Job) -> bool:
     """Whether the run as it is was logged to the end, if runs are logged."""
-    if job.configuration.tracking.mlflow is None:
-        return True
-    return tracking(job.path).get("state") == state(job)
+    uri, tracked = job.configuration.absolute().tracking.mlflow, tracking(job.path)
+    return uri is None or (tracked.get("uri"), tracked.get("state")) == (str(uri), state(job))
 
 
 def tracking(output: Path) -> dict[str, Any]:

@@ -98,6 +98,8 @@ def _known(
         run = client.get_run(before["run_id"])
     except MlflowException:  # it was deleted permanently
         return None
+    if run.info.lifecycle_stage != "active":  # it was deleted, and takes no values
+        return None
     is_left, lacking = run.info.status == "RUNNING", parameters.items() - run.data.params.items()
     is_part = run.data.params.items() <= parameters.items() and run.info.experiment_id == experiment
     if is_part and (is_left or not lacking):  # what was interrupted is completed

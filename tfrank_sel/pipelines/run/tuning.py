@@ -159,9 +159,9 @@ class Study:
             for path in (*now, *before):
                 if now.get(path) != before.get(path):
                     raise InputError(path, received(_SAME, "a changed file"))
-            self._study.set_user_attr(_FILES, now)
             for step in ("ingest", "analyze"):
                 run(self.configuration, self.output / DATA, progress, only=step)
+            self._study.set_user_attr(_FILES, now)
 
     def run(self, console: Console) -> None:
         """Runs trials until enough are finished, and prints a line for each.

@@ -129,7 +129,7 @@ def _opened(log: str | os.PathLike[str]) -> IO[str]:
     """A log to append lines to, also behind one that another process was killed in."""
     file = open(log, "a", encoding="utf-8")  # noqa: SIM115 - it is written to until the end
     if size := os.fstat(file.fileno()).st_size:
-        with open(log, "rb") as before:
+        with contextlib.suppress(PermissionError), open(log, "rb") as before:
             before.seek(size - 1)
             file.write("" if before.read() == b"\n" else "\n")
     return file
