@@ -37,11 +37,12 @@ _ELSEWHERE = ("features", "data.train", "data.validation", "data.test", "data.da
 BARS = 24
 
 
-def write(run: "Run") -> Path:
+def write(run: "Run", mark: str) -> Path:
     """Writes `report.html` of a run.
 
     Args:
         run: The run, all of whose steps are done.
+        mark: What the file ends with.
 
     Returns:
         The page.
@@ -107,7 +108,7 @@ def write(run: "Run") -> Path:
         ),
     )
     path = run.output / "report.html"
-    folders.write_text(path, page)
+    folders.write_text(path, page + mark)
     return path
 
 

@@ -106,9 +106,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
         from tfrank_sel.pipelines.reporting import report
 
         with progress.step("report") as part:
-            page = report.write(result)
-            folders.write_text(page, page.read_text(encoding="utf-8") + mark(job))
-            part.tell(str(page))
+            part.tell(str(report.write(result, mark(job))))
     if tracker and not is_tracked(job):
         with progress.step("tracking") as part:
             part.tell(tracker.log(job.configuration, result.output, state(job)))

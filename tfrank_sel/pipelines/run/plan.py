@@ -204,17 +204,19 @@ def _completed(
         written: The step that was run. Keys that it lacks get their defaults.
         planned: The steps before. Those that it lacks are as they are, unless they run again.
     """
-    before, whole = written.inputs, copy.deepcopy(dict(values))
-    for key in {*now.configuration, *before.configuration}:
-        section, _, name = key.rpartition(".")
-        table = _value(whole, section) if section else whole
-        if isinstance(table, dict):  # a former section may be a value now
-            table.pop(name, None)
-            table |= {name: before.configuration[key]} if key in before.configuration else {}
+    before = written.inputs
     configuration = dict(before.configuration)
-    with contextlib.suppress(ValueError):  # what is no value any more
-        whole = _values(Configuration.model_validate(whole))
-        configuration |= {key: _value(whole, key) for key in now.configuration}
+    if configuration != now.configuration:  # or else there is nothing to complete, nor to check
+        whole = copy.deepcopy(dict(values))
+        for key in {*now.configuration, *configuration}:
+            section, _, name = key.rpartition(".")
+            table = _value(whole, section) if section else whole
+            if isinstance(table, dict):  # a former section may be a value now
+                table.pop(name, None)
+                table |= {name: configuration[key]} if key in configuration else {}
+        with contextlib.suppress(ValueError):  # what is no value any more
+            whole = _values(Configuration.model_validate(whole))
+            configuration |= {key: _value(whole, key) for key in now.configuration}
     files = {absolute(path): x for path, x in before.files.items()}
     known = {x: planned[x].digest for x in now.after if not planned[x].reason}
     return Manifest(configuration, files, {**known, **before.after})

@@ -129,8 +129,7 @@ def differing(a: Path, b: Path) -> list[tuple[str, Any, Any]]:
 def _configuration(folder: Path) -> dict[str, Any]:
     path = folder / folders.CONFIGURATION
     try:
-        values: dict[str, Any] = without_secrets(tomllib.loads(path.read_text(encoding="utf-8")))
-        return values
+        return dict(without_secrets(tomllib.loads(path.read_text(encoding="utf-8"))))
     except (OSError, ValueError) as error:
         raise InputError(str(folder), received("expected the folder of a run", error)) from error
 
