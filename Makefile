@@ -40,7 +40,7 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 
 .PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-kubernetes \
 	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-wheel \
-	benchmark evidence ratios lint docs serving clean
+	benchmark evidence ratios lint exports docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -200,6 +200,11 @@ lint: .venv/installed
 	.venv/bin/mypy
 	.venv/bin/basedpyright --level error --pythonpath .venv/bin/python
 	.venv/bin/lint-imports
+	.venv/bin/python tests/exports.py --check
+
+# the tables of the names that packages export and that Keras loads, anew
+exports: .venv/installed
+	.venv/bin/python tests/exports.py
 
 # the versions that are installed, with the hashes of their files; those of the image of Dataflow
 FREEZE = .venv/bin/uv pip freeze --quiet --exclude-editable --python

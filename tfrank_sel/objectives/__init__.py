@@ -10,4 +10,4 @@ from tfrank_sel.objectives.boosters import (
 )
 from tfrank_sel.objectives.derivatives import Derivatives as Derivatives
 
-__getattr__, __dir__ = lazy.public(globals())
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

@@ -9,4 +9,4 @@ with refusals.needed("`tfrank_sel.plots`", "plots"):
         draw_reliability as draw_reliability,
     )
 
-__getattr__, __dir__ = lazy.public(globals())
+__getattr__, __dir__, __all__ = lazy.exported(__name__)
