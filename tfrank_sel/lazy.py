@@ -28,16 +28,16 @@ def exported(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]
     exports = sorted(homes)
 
     def attribute(name: str) -> Any:
-        inner = f"{package}.{name}"
-        home = homes.get(name, inner if inner in homes.values() else None)
-        if home is None:
+        home, inner = homes.get(name), f"{package}.{name}"
+        if home is None and inner not in homes.values():
             hint = "" if name.startswith("_") else question(name, exports)
             raise AttributeError(f"module {package!r} has no attribute {name!r}.{hint}")
+        is_module = home in (None, package)
         try:
-            module = importlib.import_module(inner if home == package else home)
+            module = importlib.import_module(inner if is_module else str(home))
         except ModuleNotFoundError as error:
             raise ImportError(f"{inner}: {missing(error)}", name=error.name) from error
-        return module if module.__name__ == inner else getattr(module, name)
+        return module if is_module else getattr(module, name)
 
     return attribute, lambda: exports, exports
 
