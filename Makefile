@@ -1,7 +1,7 @@
 # `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` times it and
 # its peers; `make check` runs what must hold before a change lands, `make test-all` all tests but
 # `make test-matrix`. `make test-long` runs the long trials, `make test-tfr` the tests of the second
-# stack, `make demo-tfx` and `make test-tfx` are for the TFX pipeline, `make test-torch` for PyTorch.
+# stack, `make demo-tfx` and `make test-tfx` are for the TFX pipeline.
 # Each sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for
 # the second and for TFX.
 PYTHON ?= python3.11
@@ -39,8 +39,8 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-kubernetes \
-	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-torch test-wheel \
-	benchmark evidence ratios lint docs serving clean
+	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-wheel \
+	benchmark evidence ratios lint exports docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -109,10 +109,6 @@ times > build/$(2).times; \
 $(1)/bin/python tests/closing_line.py build/$(2)-*.xml || status=1; \
 exit $$status
 endef
-
-# PyTorch from PyPI downloads 3 GB; with UV_TORCH_BACKEND=cpu, a smaller build from its own index
-test-torch: .venv-torch/installed
-	.venv-torch/bin/python -m pytest tests/objectives/test_criteria.py
 
 test-tfx: TFX_TESTS = tests/tfx tfrank_sel/pipelines/tfx
 # one run of the pipeline
@@ -204,6 +200,11 @@ lint: .venv/installed
 	.venv/bin/mypy
 	.venv/bin/basedpyright --level error --pythonpath .venv/bin/python
 	.venv/bin/lint-imports
+	.venv/bin/python tests/exports.py --check
+
+# the tables of the names that packages export and that Keras loads, anew
+exports: .venv/installed
+	.venv/bin/python tests/exports.py
 
 # the versions that are installed, with the hashes of their files; those of the image of Dataflow
 FREEZE = .venv/bin/uv pip freeze --quiet --exclude-editable --python
@@ -233,17 +234,9 @@ requirements: .venv/installed .venv-tfr/installed
 		--editable '.[tfr,migrate,test]' 'pyarrow<24'
 	touch $@
 
-.venv-torch/installed: setup.cfg pyproject.toml
-	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/pip install --quiet uv
-	.venv-torch/bin/uv pip install --quiet --python .venv-torch/bin/python --editable '.[torch,test]'
-	# needed on GPUs alone; its LLVM and TensorFlow's abort a process that loads it last
-	-.venv-torch/bin/uv pip uninstall --quiet --python .venv-torch/bin/python triton
-	touch $@
-
 .venv-tfx/installed: setup.cfg pyproject.toml pipelines/tfx/environment.sh
 	pipelines/tfx/environment.sh .venv-tfx $(PYTHON) --editable '.[tfx,serving,test]'
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tfr .venv-tfx .venv-torch build runs
+	rm -rf .venv .venv-tfr .venv-tfx build runs

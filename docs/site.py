@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from benchmarks import evidence
 from benchmarks.pictures import PICTURES
 from examples.figures import FIGURES
-from tfrank_sel.launch import COMMANDS
+from tfrank_sel import launch
 from tfrank_sel.pipelines.configuration import reference
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -192,10 +192,11 @@ def evidence_page(name: str, command: str) -> str:
 def commands_page() -> str:
     """Returns the sheet of all commands with their options, and of all configuration keys."""
     lines = ["# Commands and keys", "", "All commands take `--help` and `--version`.", ""]
-    for name, package in COMMANDS.items():
-        module = importlib.import_module(f"{package}.__main__")
-        if hasattr(module, "app"):
-            lines += [f"## {name}", "", *described(name, typer.main.get_command(module.app))]
+    for command in ("clicks", "engine", "metrics", "pipelines", "serving"):
+        [package] = getattr(launch, command).args
+        app = importlib.import_module(f"{package}.__main__").app
+        name = f"tfrank-sel-{command}"
+        lines += [f"## {name}", "", *described(name, typer.main.get_command(app))]
     return "\n".join([*lines, "## Configuration keys", "", reference()])
 
 

@@ -93,8 +93,7 @@ def with_flips(pairs: np.ndarray, share: float, random: np.random.Generator) -> 
 # `PairwiseLogisticLoss` of implicit rewards is the loss of DPO. Squares of their difference less 1
 # are IPO's. The others are matching losses of that difference with the same target, 1: `Huber` (a
 # `SmeLU` that is odd) and the capped `Sinh` bound the gradient of a pair that is very wrong, as one
-# that was flipped. `Tanh` is DPO with smoothed labels; a target of 1 assumes 12 % of flips. In
-# PyTorch: `objectives.torch(loss)(rewards, [[1.0, 0.0]] * len(rewards))`.
+# that was flipped. `Tanh` is DPO with smoothed labels; a target of 1 assumes 12 % of flips.
 
 # %%
 LOSSES = {

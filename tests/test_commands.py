@@ -33,31 +33,32 @@ def test_a_command_prints_its_version(
 
 WITHOUT_EXTRAS = """
 import sys
-from tfrank_sel.launch import main
+from tfrank_sel import launch
 sys.modules["libcst"] = sys.modules["typer"] = None
+sys.argv = ["a link", "--help"]
 for name in {names}:
-    sys.argv = [name, "--help"]
     try:
-        main()
+        getattr(launch, name)()
     except SystemExit as ended:
         print(ended.code)
 """
 
 
 def test_a_missing_extra_is_one_line() -> None:
-    names = [entry.partition(" ")[0] for entry in COMMANDS]
+    names = [entry.rpartition(":")[2] for entry in COMMANDS]
     script = WITHOUT_EXTRAS.format(names=names)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.split() == ["2"] * len(names), done.stderr
     for name, line in zip(names, done.stderr.splitlines(), strict=True):
-        assert ("libcst" if name == "tfrank-sel-migrate" else "typer") in line
+        assert ("libcst" if name == "migrate" else "typer") in line
         assert "pip install" in line
 
 
 @pytest.mark.parametrize("entry", COMMANDS)
 def test_help_does_not_wait_for_tensorflow(entry: str) -> None:
-    script = f"import sys; sys.argv = ['{entry.partition(' ')[0]}', '--help']\n"
-    script += "from tfrank_sel.launch import main\ntry: main()\n"
+    name = entry.rpartition(":")[2]
+    script = "import sys; sys.argv = ['a link', '--help']\n"
+    script += f"from tfrank_sel import launch\ntry: launch.{name}()\n"
     script += "finally: print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr, done.stdout.split()[-1]) == (0, "", "False")

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests import stock_server
 from tfrank_sel import export, locks, models
-from tfrank_sel.data import elwc
+from tfrank_sel.data import elwc, parsing
 from tfrank_sel.data.spec import FeatureSpec
 
 SPEC = FeatureSpec(num_features=3)
@@ -105,7 +105,7 @@ def test_lists_may_come_as_bytes(model, signatures):
 def test_the_names_of_tensorflow_ranking_answer(model, signatures):
     features = np.random.default_rng(0).normal(size=[3, 3]).astype("f")
     examples = tf.constant([written(features)])
-    items = elwc.split(examples)[0][0]
+    items = parsing.split(examples)[0][0]
 
     whole = signatures["tensorflow/serving/predict"](inputs=examples)["outputs"]
 

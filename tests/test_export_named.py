@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests import stock_server
 from tfrank_sel import export
-from tfrank_sel.data import ListFeatures, elwc, parsing, writing
+from tfrank_sel.data import ListFeatures, parsing, writing
 
 FEATURES = ListFeatures(
     items={
@@ -137,7 +137,7 @@ def test_features_of_items_are_explained(exported, signatures):
 
 def test_an_item_is_regressed_with_its_query(exported, signatures):
     scores, _ = wanted(exported[0], LISTS)
-    items, context, _ = elwc.split(tf.constant(LISTS))
+    items, context, _ = parsing.split(tf.constant(LISTS))
 
     served = signatures["regress"](inputs=tf.strings.join([context[0], items[0]]))["outputs"]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.data import example_writers
 from tests.models import test_types as trial
 from tfrank_sel import data, export, features as types, models
 from tfrank_sel.data import spec, typed, writing
@@ -146,7 +147,7 @@ def test_an_item_alone_scores_as_a_list_of_one(model, lists, signatures):
     items = []
     for one in lists:
         first = ItemList("q", one.labels[:1], one.features[:1], one.doc_ids[:1], one.texts[:1])
-        items.append(writing.serialize_example(typed.values(first, kinds), named))
+        items.append(example_writers.one_item_example(typed.values(first, kinds), named))
         expected = alone(model, first)[0]
         found = signatures["regress"](inputs=tf.constant(items[-1:]))["outputs"].numpy()
         np.testing.assert_array_equal(found, [expected])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tfrank_sel.launch import COMMANDS
+from tfrank_sel import launch
 
 for extra in ("libcst", "numba", "pyarrow", "tensorflow_serving", "typer"):
     pytest.importorskip(extra)
@@ -36,7 +36,7 @@ def ran(command: str) -> tuple[int, str]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:
-            importlib.import_module(f"{COMMANDS[sys.argv[0]]}.__main__").main()
+            getattr(launch, sys.argv[0].removeprefix("tfrank-sel-"))()
             status = 0
         except SystemExit as end:
             status = int(end.code or 0)

@@ -1,27 +1,17 @@
 """Start of the commands, before their packages are imported."""
 
 import contextlib
+import functools
 import importlib
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from tfrank_sel.refusals import missing
 
-COMMANDS = {
-    "tfrank-sel-clicks": "tfrank_sel.clicks",
-    "tfrank-sel-engine": "tfrank_sel.engines",
-    "tfrank-sel-metrics": "tfrank_sel.metrics",
-    "tfrank-sel-migrate": "tfrank_sel.migration",
-    "tfrank-sel-pipelines": "tfrank_sel.pipelines",
-    "tfrank-sel-serving": "tfrank_sel.serving",
-}
 
-
-def main() -> None:
-    """Runs the command of this process; a missing extra is one line and status 2."""
-    package = COMMANDS[Path(sys.argv[0]).stem]
+def run(package: str) -> None:
+    """Runs the command of a package; a missing extra is one line and status 2."""
     try:
         with quiet():
             module = importlib.import_module(f"{package}.__main__")
@@ -29,6 +19,15 @@ def main() -> None:
         print(missing(error), file=sys.stderr)
         sys.exit(2)
     module.main()
+
+
+# the entry points, of setup.cfg
+clicks = functools.partial(run, "tfrank_sel.clicks")
+engine = functools.partial(run, "tfrank_sel.engines")
+metrics = functools.partial(run, "tfrank_sel.metrics")
+migrate = functools.partial(run, "tfrank_sel.migration")
+pipelines = functools.partial(run, "tfrank_sel.pipelines")
+serving = functools.partial(run, "tfrank_sel.serving")
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, strategies as st
 
+from tests.data import example_writers
 from tfrank_sel import data
 from tfrank_sel.data import batching, elwc, packed, parsing, stores, writing
 
@@ -276,7 +277,7 @@ FORMATS = pytest.mark.parametrize(
     ("write", "parse"),
     [
         (writing.serialize_elwc, parsing.parse_elwc),
-        (writing.serialize_example_in_example, parsing.parse_example_in_example),
+        (example_writers.example_in_example, parsing.parse_example_in_example),
         (writing.serialize_sequence_example, parsing.parse_sequence_example),
     ],
     ids=["ELWC", "EIE", "SEQ"],

@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings, strategies as st
 
 from tfrank_sel import data
-from tfrank_sel.data import FeatureSpec, elwc, letor, packed, schema
+from tfrank_sel.data import FeatureSpec, elwc, letor, packed, parsing
 from tfrank_sel.data.cache import Cache
 
 ODD_NUMBERS = [-1.0, 3.4e38, 1e39, 1e300, -1e300, np.inf, -np.inf, np.nan]
@@ -98,7 +98,7 @@ def query_of_packed(record):
 
 def query_of_elwc(record):
     spec = FeatureSpec(1).named()
-    _, query, _ = elwc.split(tf.constant([record]))
+    _, query, _ = parsing.split(tf.constant([record]))
     return tf.io.parse_example(query, spec.context)["query_id"].numpy()[0].decode()
 
 
@@ -200,11 +200,3 @@ def test_a_cache_names_the_batch_and_the_part_that_differ(tmp_path, inputs, othe
     first = {"mask": mask, "x": np.zeros([1, 2, 1], np.float32)}, labels
     with pytest.raises(ValueError, match=message):
         Cache.write([first, ({"mask": mask, **inputs}, *[labels] * others)], tmp_path / "lists")
-
-
-@settings(max_examples=50, deadline=None)
-@given(spec_and_lists())
-def test_a_spec_comes_back_from_its_schema(drawn):
-    pytest.importorskip("tensorflow_metadata.proto.v0.schema_pb2")
-    spec, _ = drawn
-    assert schema.feature_spec(schema.to_schema(spec)) == spec

@@ -3,13 +3,14 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings, strategies as st
 
+from tests.data import example_writers
 from tfrank_sel.data import ListFeatures, parsing, writing
 
 WRITERS = {
     "ELWC": (writing.serialize_elwc, parsing.parse_elwc),
-    "EIE": (writing.serialize_example_in_example, parsing.parse_example_in_example),
+    "EIE": (example_writers.example_in_example, parsing.parse_example_in_example),
     "SEQ": (writing.serialize_sequence_example, parsing.parse_sequence_example),
-    "tf.Example": (writing.serialize_example, parsing.parse_example),
+    "tf.Example": (example_writers.one_item_example, parsing.parse_example),
 }
 FEATURES = ListFeatures(
     items={
@@ -125,11 +126,6 @@ def test_numbers_beyond_their_type_are_refused():
     written = writing.serialize_elwc({"price": [np.inf, np.nan, 2**63 + 5]}, FEATURES)
     found = parsing.parse_elwc(tf.constant([written]), FEATURES)["price"].numpy()
     np.testing.assert_array_equal(found, np.float32([[np.inf, np.nan, 2.0**63]]))
-
-
-def test_an_example_holds_one_item():
-    with pytest.raises(ValueError, match=r"one item. Received: 2"):
-        writing.serialize_example({"price": [1.0, 2.0]}, FEATURES)
 
 
 def test_partitions_are_refused():

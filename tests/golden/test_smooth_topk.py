@@ -79,7 +79,9 @@ def test_replay_of_several_relevant_items(case: Case, dtype: str) -> None:
     for name in case.keys() - NOT_LOSSES:
         if name == KTH:
             others = tf.where(labels > 0.0, tf.constant(-np.inf, dtype), scores)
-            kth = symmetric.soft_kth_largest(others, case["k"], case["k"] * case["tau"])
+            kth, _ = symmetric.soft_kth_largest_beside(
+                others, tf.constant([-1]), case["k"], case["k"] * case["tau"]
+            )
             assert_loss(kth[0], -np.inf if case[KTH] is None else case[KTH], rtol)
         elif name in FORMS:
             loss = losses.SmoothTopKLoss(

@@ -91,16 +91,6 @@ def test_a_link_is_drawn_on_its_domain(axes: matplotlib.axes.Axes) -> None:
     np.testing.assert_array_equal(slope.get_ydata(), links.Logit(scale=0.5).slope(s))
 
 
-def test_sensitivities_are_those_of_the_library(axes: matplotlib.axes.Axes) -> None:
-    link, scores = links.CompositeSoftmax(links.Sinh(scale=0.5)), [-3.0, 0.0, 3.0]
-    plots.draw_sensitivity(axes, link, scores)
-    marks = [line.get_ydata()[0] for line in axes.lines[1::2]]
-    np.testing.assert_allclose(marks, links.class_sensitivity(link, scores))
-    plots.draw_sensitivity(axes, links.Tanh())
-    slope = axes.lines[-1]
-    np.testing.assert_array_equal(slope.get_ydata(), links.Tanh().slope(slope.get_xdata()))
-
-
 @pytest.mark.parametrize(
     "loss",
     [

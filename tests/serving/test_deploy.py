@@ -164,7 +164,7 @@ def test_what_compose_mounts_is_in_the_folder_but_for_the_secrets(deployment):
     mounts = [mount for service in services for mount in service.get("volumes", [])]
     files = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
 
-    assert len(files) == 8
+    assert len(files) == 5
     assert all((deployment / file).is_file() for file in files)
 
 

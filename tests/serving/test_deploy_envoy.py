@@ -105,7 +105,7 @@ def test_requests_for_a_label_are_counted_apart(gateway):
     connection.request("GET", "/stats/prometheus")
     text = connection.getresponse().read().decode()
 
-    # the names and labels of the dashboard's panels
+    # the names and labels of the guide to operation
     found = "envoy_vhost_vcluster_upstream_rq"
     for label, code, count in (("stable", 2, 2), ("canary", 4, 1)):
         of = f'envoy_virtual_cluster="{label}",envoy_virtual_host="ranker"'

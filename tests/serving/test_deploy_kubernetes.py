@@ -103,33 +103,6 @@ def test_a_pod_ends_after_its_connections_and_the_requests_that_it_took(deployme
     assert int(seconds) + timeout < spec["terminationGracePeriodSeconds"]
 
 
-def unknown(value, model, models):
-    """Returns the keys that a message of KServe's or Kubernetes' API does not have."""
-    if model.startswith("list["):
-        return [k for item in value for k in unknown(item, model[5:-1], models)]
-    kind = models(model)
-    if kind is None:
-        return []
-    fields = {alias: kind.openapi_types[name] for name, alias in kind.attribute_map.items()}
-    found = [key for key in value if key not in fields]
-    for key in fields.keys() & value.keys():
-        found += unknown(value[key], fields[key], models)
-    return found
-
-
-@pytest.mark.parametrize(("key", "wanted"), [("minReplicas", []), ("minReplica", ["minReplica"])])
-def test_kserve_knows_every_field_of_the_inference_service(deployment, key, wanted):
-    kserve = pytest.importorskip("kserve")
-    kubernetes_models = pytest.importorskip("kubernetes.client")
-    service = read(deployment, "kserve/inference_service.yaml")
-    service["spec"]["predictor"][key] = service["spec"]["predictor"].pop("minReplicas")
-
-    def models(name):
-        return getattr(kserve, name, None) or getattr(kubernetes_models, name, None)
-
-    assert unknown(service, "V1beta1InferenceService", models) == wanted
-
-
 def test_kserve_runs_the_same_image_with_the_same_probe(deployment):
     [served] = read(deployment, "kserve/inference_service.yaml")["spec"]["predictor"]["containers"]
     image = read(deployment, "kustomization.yaml")["images"][0]

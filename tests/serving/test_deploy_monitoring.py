@@ -1,8 +1,6 @@
-"""Prometheus, its alerts and Grafana's dashboard ask for what TensorFlow Serving exports."""
+"""Prometheus and its alerts ask for what TensorFlow Serving exports."""
 
 import http.client
-import itertools
-import json
 import re
 
 import grpc
@@ -20,22 +18,13 @@ from tfrank_sel.serving.deployment import folder
 METRICS = {
     ":tensorflow:serving:request_count",
     ":tensorflow:serving:request_latency",
-    ":tensorflow:serving:runtime_latency",
-    ":tensorflow:serving:model_warmup_latency",
     ":tensorflow:cc:saved_model:load_attempt_count",
 }
 
 
-def expressions(deployment):
+def test_alerts_ask_for_metrics_of_tensorflow_serving(deployment):
     rules = read(deployment, "alerts.yml")["groups"][0]["rules"]
-    panels = json.loads((deployment / "grafana" / "dashboard.json").read_text())["panels"]
-    return [rule["expr"] for rule in rules] + [t["expr"] for p in panels for t in p["targets"]]
-
-
-def test_alerts_and_panels_ask_for_metrics_of_tensorflow_serving(deployment):
-    named = set(
-        itertools.chain(*(re.findall(r"(?<!\w):[a-z:_]+", e) for e in expressions(deployment)))
-    )
+    named = {n for rule in rules for n in re.findall(r"(?<!\w):[a-z:_]+", rule["expr"])}
 
     assert {
         re.sub("_(bucket|count|sum)$", "", n) if "latency" in n else n for n in named
@@ -135,10 +124,8 @@ def test_alerts_of_versions_ask_for_the_folder_whatever_the_name(tmp_path, base)
     folder.render(tmp_path / "shop", "shop", base=base)
     rules = read(tmp_path / "shop", "alerts.yml")["groups"][0]["rules"]
     asked = {x["alert"]: x["expr"] for x in rules if "load_attempt_count" in x["expr"]}
-    panels = json.loads((tmp_path / "shop" / "grafana" / "dashboard.json").read_text())["panels"]
-    shown = [t["expr"] for p in panels for t in p["targets"] if "model_path" in t["expr"]]
-    patterns = re.findall(r'model_path=~"(.*?)"', "".join([*asked.values(), *shown]))
-    assert (asked.keys(), len(patterns)) == ({"VersionDoesNotLoad", "StaleModel"}, 9)
+    patterns = re.findall(r'model_path=~"(.*?)"', "".join(asked.values()))
+    assert (asked.keys(), len(patterns)) == ({"VersionDoesNotLoad", "StaleModel"}, 6)
     for pattern in patterns:
         assert re.fullmatch(pattern, f"{base}/12")
         assert not re.fullmatch(pattern, f"{base}-b/12")
@@ -182,61 +169,6 @@ def asked(deployment, tmp_path, series, expected, minutes, *others):
     }
     (tmp_path / "tests.yml").write_text(yaml.safe_dump(cases))
     return run(tool("promtool"), "test", "rules", tmp_path / "tests.yml")
-
-
-def at_edge(label, name, **labels):
-    given = {"envoy_virtual_host": "ranker", "envoy_virtual_cluster": label, **labels}
-    said = ", ".join(f'{key}="{value}"' for key, value in given.items())
-    return f"envoy_vhost_vcluster_upstream_{name}{{{said}}}"
-
-
-def warm_up(version, name):
-    path = f'{{model_path="/models/ranker/{version}", status="OK"}}'
-    return f":tensorflow:serving:model_warmup_latency_{name}{path}"
-
-
-# a quarter of the canary's requests fails; versions 4 and, of another model, 5 do not load
-CANARY = {
-    at_edge("stable", "rq_xx", envoy_response_code_class=2): "0+600x60",
-    at_edge("stable", "rq_xx", envoy_response_code_class=5): "0+0x60",
-    at_edge("canary", "rq_xx", envoy_response_code_class=2): "0+45x60",
-    at_edge("canary", "rq_xx", envoy_response_code_class=5): "0+15x60",
-    at_edge("stable", "rq_time_bucket", le=10): "0+99x60",
-    at_edge("stable", "rq_time_bucket", le="+Inf"): "0+100x60",
-    at_edge("canary", "rq_time_bucket", le=100): "0+99x60",
-    at_edge("canary", "rq_time_bucket", le="+Inf"): "0+100x60",
-    loads(3, "success"): "1x60",
-    loads(4, "fail"): "2x60",
-    another(loads(5, "fail")): "2x60",
-    warm_up(3, "sum"): "9000x60",
-    warm_up(3, "count"): "3x60",
-}
-BY_LABEL = '{{envoy_virtual_cluster="{}"}}'.format
-BY_VERSION = '{{model_path="/models/ranker/{}"{}}}'.format
-
-
-@pytest.mark.parametrize(
-    ("title", "wanted"),
-    [
-        ("Requests a second at the edge, by label", {"stable": 10, "canary": 1}),
-        ("Requests that fail at the edge, by label", {"stable": 0, "canary": 0.25}),
-        ("99 % latency at the edge, by label", {"stable": 10, "canary": 100}),
-        (
-            "Attempts to load, by version",
-            {BY_VERSION(3, ', status="success"'): 1, BY_VERSION(4, ', status="fail"'): 2},
-        ),
-        ("Warm-up, by version", {BY_VERSION(3, ""): 3000}),
-    ],
-)
-def test_a_panel_tells_the_canary_from_the_stable_version(deployment, tmp_path, title, wanted):
-    panels = json.loads((deployment / "grafana" / "dashboard.json").read_text())["panels"]
-    [[target]] = [panel["targets"] for panel in panels if panel["title"] == title]
-    expression = target["expr"].replace("$__rate_interval", "5m")
-    samples = {BY_LABEL(key) if key[0] != "{" else key: y for key, y in wanted.items()}
-
-    code, said = asked(deployment, tmp_path, CANARY, {expression: samples}, 30)
-
-    assert code == 0, said
 
 
 def test_the_rules_of_kubernetes_are_those_of_prometheus(deployment):

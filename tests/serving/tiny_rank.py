@@ -1,6 +1,6 @@
 import tensorflow as tf
 
-from tfrank_sel.data import elwc
+from tfrank_sel.data import parsing
 
 EXAMPLES = tf.TensorSpec([None], tf.string, name="examples")
 
@@ -13,7 +13,7 @@ class TinyRank(tf.Module):
         self.weights = tf.Variable([1.0, 10.0])
 
     def lists(self, serialized):
-        examples, context, sizes = elwc.split(serialized)
+        examples, context, sizes = parsing.split(serialized)
         mask = tf.sequence_mask(sizes, tf.shape(examples)[1])
         spec = {
             "f": tf.io.FixedLenFeature([2], tf.float32, [0.0, 0.0]),

@@ -30,4 +30,4 @@ from tfrank_sel.clicks.propensities import (
     estimate as estimate,
 )
 
-__getattr__, __dir__ = lazy.public(globals())
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 else:
     tf, parsing = lazy.Module("tensorflow"), lazy.Module("tfrank_sel.data.parsing")
 
-__getattr__ = lazy.imports("tfrank_sel.data", (), {"split": "parsing"})
-
 
 def serialize(
     features: np.ndarray,

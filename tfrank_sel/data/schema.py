@@ -1,8 +1,4 @@
-"""What a list holds: names of its parts in files, and its features by type.
-
-`to_schema`, `from_schema` and `feature_spec` convert stored features to a schema of
-tensorflow-metadata and back; they import TensorFlow, which the rest does not need.
-"""
+"""What a list holds: names of its parts in files, and its features by type."""
 
 import dataclasses
 import functools
@@ -12,19 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tfrank_sel import kept, lazy
+from tfrank_sel import kept
 from tfrank_sel.arguments import Checked
 from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config, spans
 from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
-    from tfrank_sel.data.spec import FeatureSpec, feature_spec, from_schema, to_schema
-
-__all__ = ["Columns", "Schema", "feature_spec", "from_schema", "is_index", "to_schema"]
-
-__getattr__ = lazy.imports(
-    "tfrank_sel.data", (), dict.fromkeys(("feature_spec", "from_schema", "to_schema"), "spec")
-)
+    from tfrank_sel.data.spec import FeatureSpec
 
 
 def is_index(name: str) -> bool:

@@ -1,6 +1,6 @@
 """Writers of lists of named features, in the formats that `tfrank_sel.data.parsing` reads.
 
-All four writers take one list as a dict: for each feature of an item one value per item,
+Both writers take one list as a dict: for each feature of an item one value per item,
 `[list_size, *shape]`, and for each feature of the query its value. A value is a number, a string,
 bytes, or nested sequences of these; None or an empty sequence means a missing feature.
 """
@@ -52,28 +52,6 @@ def serialize_elwc(values: Mapping[str, Any], features: ListFeatures) -> bytes:
     return elwc(items, context)
 
 
-def serialize_example_in_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:
-    """Writes one list as a `tf.train.Example` that contains other examples (EIE).
-
-    Args:
-        values: As in `serialize_elwc`.
-        features: As in `serialize_elwc`.
-
-    Returns:
-        As `serialize_elwc` does.
-
-    Raises:
-        ValueError: As `serialize_elwc` does.
-        TypeError: As `serialize_elwc` does.
-    """
-    context, items = _examples(values, features)
-    inner = {
-        "serialized_context": example(context),
-        "serialized_examples": [*map(example, items)],
-    }
-    return example(inner)
-
-
 def serialize_sequence_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:
     """Writes one list as a `tf.train.SequenceExample`.
 
@@ -94,26 +72,6 @@ def serialize_sequence_example(values: Mapping[str, Any], features: ListFeatures
         for name in sorted(features.items)
     ]
     return field(1, _features(context)) + field(2, b"".join(columns))
-
-
-def serialize_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:
-    """Writes a list of one item as a `tf.train.Example` that holds its features and the query's.
-
-    Args:
-        values: As in `serialize_elwc`, of one item.
-        features: As in `serialize_elwc`.
-
-    Returns:
-        As `serialize_elwc` does.
-
-    Raises:
-        ValueError: As `serialize_elwc` does, and if there is not one item.
-        TypeError: As `serialize_elwc` does.
-    """
-    context, items = _examples(values, features)
-    if len(items) != 1:
-        raise refusal("A `tf.train.Example` must hold one item", len(items))
-    return example({**context, **items[0]})
 
 
 def elwc(items: Sequence[Features], context: Features) -> bytes:

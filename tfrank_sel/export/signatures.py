@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.data import elwc, packed
+from tfrank_sel.data import packed, parsing
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.export import saved_model
 from tfrank_sel.export.inputs import PACKED, ModelInputs, Request, Spec, Values
@@ -272,7 +272,7 @@ def _requests(
             rows = zip(dense[PACKED], mask, strict=True)
             octets = [values[is_item].tobytes() for values, is_item in rows]
             yield "predict_bytes", {PACKED: np.array(octets, np.object_)}
-        items, context, _ = elwc.split(tf.constant(lists))
+        items, context, _ = parsing.split(tf.constant(lists))
         # a parser merges the query with each item
         merged = (context.numpy()[:, np.newaxis] + items.numpy())[mask]
         if len(merged):

@@ -66,4 +66,4 @@ from tfrank_sel.links.sensitivity import (
     sensitivity_table as sensitivity_table,
 )
 
-__getattr__, __dir__ = lazy.public(globals(), ["labels"])
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

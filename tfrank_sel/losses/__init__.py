@@ -90,4 +90,4 @@ from tfrank_sel.losses.topk import (
     recall_structured as recall_structured,
 )
 
-__getattr__, __dir__ = lazy.public(globals(), ["lambdas", "margin", "targets"])
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

@@ -1,4 +1,4 @@
-"""Losses as objectives of boosted trees and of PyTorch, and metrics as evaluation of trees."""
+"""Losses as objectives of boosted trees, and metrics as evaluation of trees."""
 
 from tfrank_sel import lazy
 from tfrank_sel.objectives.boosters import (
@@ -8,7 +8,6 @@ from tfrank_sel.objectives.boosters import (
     xgboost as xgboost,
     xgboost_metric as xgboost_metric,
 )
-from tfrank_sel.objectives.criteria import torch as torch
 from tfrank_sel.objectives.derivatives import Derivatives as Derivatives
 
-__getattr__, __dir__ = lazy.public(globals())
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

@@ -239,8 +239,10 @@ def _alternate(x: Tensor) -> Tensor:
     return x * tf.constant([(-1.0) ** i for i in range(x.shape[1])], x.dtype)
 
 
-def soft_kth_largest(x: Tensor, k: int, scale: Tensor | float = 1.0) -> Tensor:
-    """Computes the soft `k`-th largest score of each list.
+def soft_kth_largest_beside(
+    x: Tensor, item: Tensor, k: int, scale: Tensor | float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Computes the soft `k`-th largest score of all items but one, and the score of that item.
 
     ```
     T = scale * (log sigma_k(exp(x / scale)) - log sigma_{k-1}(exp(x / scale)))
@@ -250,39 +252,21 @@ def soft_kth_largest(x: Tensor, k: int, scale: Tensor | float = 1.0) -> Tensor:
     where `s_(k)` is the `k`-th largest of the `n` scores. With a scale of 1 it is the logarithm of
     the ratio of two elementary symmetric polynomials. Its derivative by `x_j` is the probability
     that item `j` is among `k` items, less that it is among `k - 1`, which are sampled with odds
-    `exp(x / scale)`.
+    `exp(x / scale)`. Both are results of one function, so that their gradients take one pass over
+    the scores; higher derivatives use `log_symmetric`, at its cost.
 
     Args:
         x: Scores, `[batch_size, list_size]`, float32 or float64; -inf for an absent item.
+        item: Index of the item that is left out, `[batch_size]`, int32; -1 for none.
         k: The rank; positive.
         scale: Softness, positive: a scalar, which may be a tensor.
 
     Returns:
-        The soft score, `[batch_size]`, in float64 for any dtype of `x`, because it may be compared
-        with nearly equal scores; -inf for a list of fewer than `k` items. Gradients take one pass
-        over `x`; higher derivatives use `log_symmetric`, at its cost.
+        The soft score of the others and the score of the item, both `[batch_size]`, in float64 for
+        any dtype of `x`, because they may be nearly equal; -inf for a list of fewer than `k` items.
 
     Raises:
         ValueError: If `k` is not positive.
-    """
-    return soft_kth_largest_beside(x, tf.fill([tf.shape(x)[0]], -1), k, scale)[0]
-
-
-def soft_kth_largest_beside(
-    x: Tensor, item: Tensor, k: int, scale: Tensor | float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Computes the soft `k`-th largest score of all items but one, and the score of that item.
-
-    Both are results of one function, so that their gradients take one pass over the scores.
-
-    Args:
-        x: As in `soft_kth_largest`.
-        item: Index of the item that is left out, `[batch_size]`, int32; -1 for none.
-        k: As in `soft_kth_largest`.
-        scale: As in `soft_kth_largest`.
-
-    Returns:
-        The soft score of the others and the score of the item, both `[batch_size]` and float64.
     """
     if k < 1:
         raise refusal("`k` must be positive", k=k)

@@ -1,4 +1,4 @@
-"""Plots of links, losses, sensitivities and calibration."""
+"""Plots of links, losses and calibration."""
 
 from tfrank_sel import lazy, refusals
 
@@ -7,7 +7,6 @@ with refusals.needed("`tfrank_sel.plots`", "plots"):
         draw_link as draw_link,
         draw_loss as draw_loss,
         draw_reliability as draw_reliability,
-        draw_sensitivity as draw_sensitivity,
     )
 
-__getattr__, __dir__ = lazy.public(globals())
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

@@ -1,4 +1,4 @@
-"""Curves of any link, loss and sensitivity, drawn on the axes of a picture."""
+"""Curves of any link and loss, drawn on the axes of a picture."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.links.base import Link
-from tfrank_sel.links.composite import CompositeSoftmax
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.metrics import Reliability
 
@@ -39,40 +38,6 @@ def draw_link(axes: Axes, link: Link, interval: Interval = AROUND) -> None:
     s = grid(interval, link.domain)
     axes.plot(s, evaluate(link, s), color="black", label="h")
     axes.plot(s, evaluate(link.slope, s), color="tab:orange", linestyle="--", label="h'")
-
-
-def draw_sensitivity(
-    axes: Axes,
-    link: Link | CompositeSoftmax,
-    scores: Sequence[float] = LOW_MIDDLE_HIGH,
-    interval: Interval = AROUND,
-) -> None:
-    """Draws the sensitivity of a link: its slope, or that of each item of a list in its own score.
-
-    Args:
-        axes: Where to draw.
-        link: The link of a scalar loss, or of a list.
-        scores: The scores of the list, if the link is that of a list; each varies in turn.
-        interval: The scores to draw it for; cut to the domain of the link.
-
-    Example:
-        >>> import matplotlib.figure
-        >>> from tfrank_sel import plots
-        >>> axes = matplotlib.figure.Figure().subplots()
-        >>> plots.draw_sensitivity(axes, links.CompositeSoftmax(links.Exp(scale=0.5)))
-        >>> len(axes.lines)  # a curve for each of three items, and a mark at each score
-        6
-    """
-    if isinstance(link, Link):
-        s = grid(interval, link.domain)
-        axes.plot(s, evaluate(link.slope, s), color="tab:orange", label="h'")
-        return
-    s = grid(interval, link.scaling.domain)
-    for k, (score, color) in enumerate(zip(scores, colors(len(scores)), strict=True)):
-        here = of_lists(link.sensitivity, varied(scores, k, s))[:, k]
-        at_score = of_lists(link.sensitivity, np.array([scores]))[0, k]
-        axes.plot(s, here, color=color, label=f"s = {score:g}")
-        axes.plot([score], [at_score], color=color, marker="o", linestyle="none")
 
 
 def draw_loss(

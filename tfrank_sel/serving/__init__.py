@@ -1,5 +1,7 @@
 """Serving of a ranker: a local endpoint compatible with TensorFlow Serving, and its client."""
 
+from typing import TYPE_CHECKING
+
 from tfrank_sel import lazy
 from tfrank_sel.refusals import check_installed
 
@@ -19,4 +21,7 @@ _NEEDED = (
 )
 check_installed("`tfrank_sel.serving`", "serving", _NEEDED)
 
-__getattr__ = lazy.imports(__name__, ["client", "deployment"])
+if TYPE_CHECKING:
+    from tfrank_sel.serving import client as client, deployment as deployment
+
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

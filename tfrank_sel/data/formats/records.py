@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
-from tfrank_sel.data import arrays, elwc, parsing, stores, typed
+from tfrank_sel.data import arrays, parsing, stores, typed
 from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.lists import Lists
@@ -182,7 +182,7 @@ def text(value: bytes | int | float) -> str:
 
 
 def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:
-    examples, context, _ = (x.numpy() for x in elwc.split(tf.constant([record])))
+    examples, context, _ = (x.numpy() for x in parsing.split(tf.constant([record])))
     return [_example(item) for item in examples[0]], _example(context[0])
 
 

@@ -8,34 +8,19 @@ from tfrank_sel.refusals import check_installed
 _NEEDED = ("llvmlite", "numba", "rich", "scipy", "threadpoolctl")
 check_installed("`tfrank_sel.models.als`", "als", _NEEDED)
 
-from tfrank_sel.models.als.factorizer import RGFactorizer  # noqa: E402
-from tfrank_sel.models.als.objectives import RG2, Objective, RGCross, WeightedSquare  # noqa: E402
-from tfrank_sel.models.als.tuning import tune  # noqa: E402
-
-if TYPE_CHECKING:
-    from tfrank_sel.distribution import CollectiveGroup
-    from tfrank_sel.models.als.alternation import ItemSolver
-    from tfrank_sel.models.als.towers import fit_towers
-
-__all__ = [
-    "RG2",
-    "CollectiveGroup",
-    "ItemSolver",
-    "Objective",
-    "RGCross",
-    "RGFactorizer",
-    "WeightedSquare",
-    "fit_towers",
-    "tune",
-]
+from tfrank_sel.models.als.factorizer import RGFactorizer as RGFactorizer  # noqa: E402
+from tfrank_sel.models.als.objectives import (  # noqa: E402
+    RG2 as RG2,
+    Objective as Objective,
+    RGCross as RGCross,
+    WeightedSquare as WeightedSquare,
+)
+from tfrank_sel.models.als.tuning import tune as tune  # noqa: E402
 
 # these need TensorFlow
-__getattr__ = lazy.imports(
-    __name__,
-    (),
-    {"CollectiveGroup": "..distribution", "ItemSolver": "alternation", "fit_towers": "towers"},
-)
+if TYPE_CHECKING:
+    from tfrank_sel.distribution import CollectiveGroup as CollectiveGroup
+    from tfrank_sel.models.als.alternation import ItemSolver as ItemSolver
+    from tfrank_sel.models.als.towers import fit_towers as fit_towers
 
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

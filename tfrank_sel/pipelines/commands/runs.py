@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Column, Table
 
-from tfrank_sel.commandline import Application, tell
+from tfrank_sel.commandline import Application
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.commands.options import REFUSES
 from tfrank_sel.pipelines.console import Progress
@@ -70,9 +69,6 @@ def _metric(run: registry.RunSummary) -> tuple[str, str]:
 def compare(
     a: Annotated[str, typer.Argument(help="Folder or URL of a run, whose test split is used.")],
     b: Annotated[str, typer.Argument(help="Folder or URL of another run.")],
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="HTML page to write, with learning curves.")
-    ] = None,
 ) -> None:
     """Compare the exported models of two runs on the same lists, their settings and training."""
     console = Terminal()
@@ -98,6 +94,3 @@ def compare(
         tables.comparison_table(compared.evaluation.overall, first, second),
     ):
         console.print(table)
-    if html is not None:
-        comparison.write(compared, html)
-        tell(html.absolute(), sys.stdout)

@@ -195,25 +195,6 @@ def propensities(estimate: Propensities) -> str:
     return _svg("Propensity of each position, with 95 percent intervals", estimate.draw, width=4.8)
 
 
-def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:
-    """Draws the validation NDCG of two runs by epoch, from the loss and the values of each fit."""
-
-    def draw(axes: Axes) -> None:
-        labels = list[str]()
-        for (name, own), color in zip(fits.items(), COLORS.values(), strict=True):
-            for number, (loss, values) in enumerate(own):
-                line = _LINES[number % len(_LINES)]
-                epochs = np.arange(1, len(values) + 1)
-                axes.plot(epochs, values, line, color=color, label=len(labels))
-                labels.append(f"{name}: {_short(loss)}")
-        axes.set(title="validation NDCG@10", xlabel="epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        for text, label in zip(axes.legend().get_texts(), labels, strict=True):
-            text.set_text(label)  # a legend leaves out labels that begin with "_"
-
-    return _svg("Validation NDCG at 10 of both runs by epoch", draw, width=4.8)
-
-
 def _short(loss: str) -> str:
     """Returns the name of a loss, cut to the room that a figure has."""
     return loss if len(loss) <= 24 else f"{loss[:23]}…"

@@ -1,8 +1,8 @@
 """Pages and cards, rendered from the templates of this folder."""
 
+import importlib.resources
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -17,15 +17,7 @@ def render(name: str, /, **values: Any) -> str:
             filters `md` and `code`.
         **values: Values of all its variables.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=".md." not in name,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(md=in_markdown, code=as_code)
-    return environment.get_template(name).render(**values)
+    return ENVIRONMENT.get_template(name).render(**values)
 
 
 def in_markdown(text: object) -> str:
@@ -46,3 +38,17 @@ def as_code(text: object) -> str:
 def drawn(figures: Mapping[str, str]) -> dict[str, markupsafe.Markup]:
     """Returns figures as elements of the page, for templates."""
     return {name: markupsafe.Markup(svg) for name, svg in figures.items()}
+
+
+def _template(name: str) -> str:
+    return importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FunctionLoader(_template),
+    autoescape=lambda name: ".md." not in str(name),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+ENVIRONMENT.filters.update(md=in_markdown, code=as_code)

@@ -1,4 +1,4 @@
-"""Comparison of two runs: models on the same lists, settings and training, and its page."""
+"""Comparison of two runs: models on the same lists, settings and training."""
 
 import dataclasses
 import tempfile
@@ -12,10 +12,8 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
-from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion.inputs import Job
-from tfrank_sel.pipelines.reporting import figures, pages
 from tfrank_sel.pipelines.run import registry
 from tfrank_sel.pipelines.run.results import Run
 from tfrank_sel.refusals import received
@@ -79,27 +77,3 @@ def _exported(folder: Path) -> Path:
         reason = "expected the folder of a run whose model is exported"
         raise InputError(str(folder), received(reason, "no export/saved_model"))
     return saved_model
-
-
-def write(compared: Compared, path: Path) -> None:
-    """Writes the page of two runs.
-
-    Args:
-        compared: The runs.
-        path: The page to write.
-    """
-    curves = {
-        name: [(fit["loss"], fit["history"]["val_ndcg"]) for fit in fits]
-        for name, fits in compared.fits.items()
-    }
-    evaluation = compared.evaluation
-    page = pages.render(
-        "compare.html.jinja",
-        names=compared.names,
-        settings=compared.settings,
-        fits=compared.fits,
-        metrics=evaluation.overall,
-        slices={name: values for name, values in evaluation.slices.items() if name != OVERALL},
-        figures=pages.drawn({"learning": figures.compared(curves)}),
-    )
-    folders.write_text(path, page)

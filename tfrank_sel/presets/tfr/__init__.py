@@ -9,4 +9,4 @@ from tfrank_sel import lazy
 from tfrank_sel.presets.tfr import losses as losses, metrics as metrics
 from tfrank_sel.presets.tfr.sorting import sort_by_scores as sort_by_scores
 
-__getattr__, __dir__ = lazy.public(globals(), ["losses", "metrics"])
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

@@ -13,4 +13,4 @@ from tfrank_sel.presets.tfrs import (
 )
 from tfrank_sel.presets.tfrs.models import Model as Model
 
-__getattr__, __dir__ = lazy.public(globals(), ["layers", "metrics", "models", "tasks"])
+__getattr__, __dir__, __all__ = lazy.exported(__name__)

@@ -8,6 +8,8 @@ import re
 import shutil
 import string
 import textwrap
+from collections.abc import Iterator
+from importlib.resources.abc import Traversable
 
 from tfrank_sel.data import stores
 from tfrank_sel.locks import created
@@ -17,7 +19,6 @@ from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.engine import versions
 from tfrank_sel.serving.status import ServingError
 
-_TEMPLATES = importlib.resources.files(__package__) / "templates"
 # Valid names and labels in Kubernetes, with room for the suffixes of pods.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,46}[a-z0-9])?")
 
@@ -132,16 +133,20 @@ def render(
     served = base if version is None else f"/models/{model_name}"
     # a pattern of paths: what may have a meaning in it, or in its quotes, is any character
     values["model_path"] = re.sub(r"[^\w/:-]", ".", served)
-    with importlib.resources.as_file(_TEMPLATES) as templates:
-        alerts = _Template((templates / "alerts.yml").read_text(encoding="utf-8")).substitute(
-            values
-        )
-        values["alerts"] = textwrap.indent(alerts, "  ").strip()
-        for path in templates.rglob("*"):
-            if path.is_file() and (version is not None or path.name != "models.config"):
-                target = folder / path.relative_to(templates)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                text = _ONLY.sub(
-                    lambda x: f"{x[1]}\n" if x[2] in kinds else "", path.read_text(encoding="utf-8")
-                )
-                target.write_text(_Template(text).substitute(values), encoding="utf-8")
+    templates = dict(_texts(importlib.resources.files(__package__) / "templates", folder))
+    alerts = _Template(templates[folder / "alerts.yml"]).substitute(values)
+    values["alerts"] = textwrap.indent(alerts, "  ").strip()
+    for target, text in templates.items():
+        if version is not None or target.name != "models.config":
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = _ONLY.sub(lambda x: f"{x[1]}\n" if x[2] in kinds else "", text)
+            target.write_text(_Template(text).substitute(values), encoding="utf-8")
+
+
+def _texts(templates: Traversable, folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
+    """Yields each template of a folder as the file that it becomes, and its text."""
+    for entry in templates.iterdir():
+        if entry.is_dir():
+            yield from _texts(entry, folder / entry.name)
+        else:
+            yield folder / entry.name, entry.read_text(encoding="utf-8")
