@@ -26,7 +26,7 @@ EVIDENCE = --data data --results build/evidence
 ELSEWHERE = --ignore=tests/engines --ignore=tests/kubernetes
 # what compiles most: processes of their own keep each below 2.5 GiB
 FORMULAS = tests/contracts tests/golden tests/links tests/losses tests/metrics tests/objectives tests/ops
-MODELS = tests/clicks tests/data tests/estimator tests/migration tests/models
+MODELS = $(wildcard tests/clicks tests/data tests/estimator tests/migration tests/models)
 # the others, which wait for servers, stores and processes
 WAITING = -n 3
 # what `make check` and `make test-all` run, one after the other
@@ -35,7 +35,7 @@ ALL = lint test ratios test-long test-wheel test-tfr test-tfx demo-tfx test-engi
 	$(if $(shell command -v go),test-kubernetes)
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
-	tests/migration tfrank_sel/migration tfrank_sel/presets \
+	$(wildcard tests/migration tfrank_sel/migration tfrank_sel/presets) \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-kubernetes \

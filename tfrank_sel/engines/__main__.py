@@ -198,10 +198,9 @@ def export(
     # Imported late, since only this command needs TensorFlow.
     with quiet():
         from tfrank_sel.engines import distilled
-        from tfrank_sel.pipelines.files import mirrors
 
     with told():
-        distilled.export(mirrors.near(run), output, engine, version, missing, features)
+        distilled.export(run, output, engine, version, missing, features)
     print(output)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import keras_versions, models
-from tfrank_sel.export.signatures import PADDING_SCORE
+from tfrank_sel.export import PADDING_SCORE
 from tfrank_sel.models.boosted_trees import ZERO, Node
 from tfrank_sel.models.recalibrated import SHARE
 from tfrank_sel.onnx import features, standard
