@@ -31,7 +31,7 @@ MODELS = $(wildcard tests/clicks tests/data tests/estimator tests/migration test
 WAITING = -n 3
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
-ALL = lint test ratios test-long test-wheel test-tfr test-tfx demo-tfx test-engines \
+ALL = lint test ratios test-long test-roads test-wheel test-tfr test-tfx demo-tfx test-engines \
 	$(if $(shell command -v go),test-kubernetes)
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
@@ -39,7 +39,7 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-kubernetes \
-	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-torch test-wheel \
+	test-long test-matrix test-roads test-tfr test-tfr-sample test-tfx test-tfx-run test-torch test-wheel \
 	benchmark evidence ratios lint docs serving clean
 
 demo: .venv/installed
@@ -65,6 +65,7 @@ endef
 check:
 	$(call run_parts,$(CHECKS))
 
+test-all: export ROADS = --whole
 test-all:
 	$(call run_parts,$(ALL))
 
@@ -88,6 +89,12 @@ test: .venv/installed
 # the long trials, which `make test` leaves out
 test-long: .venv/installed
 	$(call run_tests,.venv,long,"$(ELSEWHERE)",-m long)
+
+# each road beside the core is deleted in a copy, e.g. ROADS="onnx --part without"; `make test-all`
+# runs all tests of the core, without roads
+test-roads: ROADS ?=
+test-roads: .venv/installed
+	.venv/bin/python tests/roads.py $(ROADS)
 
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "$(TFR_TESTS)",)

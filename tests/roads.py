@@ -62,7 +62,10 @@ def main() -> int:
     if options.part in (None, "alone"):
         for road in roads:
             tests = [x for x in ROADS[road]["paths"] if x.startswith(("tests/", "tfrank_sel/"))]
-            failed += attempt(f"{road} alone", {*ROADS} - {road}, [pytest(*tests)])
+            command = pytest(*tests)
+            if road == "tfx":  # which has an environment of its own
+                command[0] = str(ROOT / ".venv-tfx" / "bin" / "python")
+            failed += attempt(f"{road} alone", {*ROADS} - {road}, [command])
     if options.part in (None, "core"):
         tests = ("tests", "tfrank_sel") if options.whole else CORE
         failed += attempt("the core", {*ROADS}, [*checks(), pytest(*tests)])
@@ -104,6 +107,8 @@ def copy_without(roads: Collection[str], folder: pathlib.Path) -> None:
     for name, pattern in lines(roads):
         if (path := folder / name).exists():
             path.write_text(re.sub(rf"^(?:{pattern})\n", "", path.read_text(), flags=re.MULTILINE))
+    if (tables := folder / "tests" / "exports.py").exists():  # which writes names of packages
+        subprocess.run([sys.executable, str(tables)], cwd=folder, check=True)
     for page in folder.rglob("*.md"):
         page.write_text(LINK.sub(lambda x, at=page.parent: linked(x, at), page.read_text()))
 
