@@ -26,20 +26,20 @@ EVIDENCE = --data data --results build/evidence
 ELSEWHERE = --ignore=tests/engines --ignore=tests/kubernetes
 # what compiles most: processes of their own keep each below 2.5 GiB
 FORMULAS = tests/contracts tests/golden tests/links tests/losses tests/metrics tests/objectives tests/ops
-MODELS = tests/clicks tests/data tests/estimator tests/migration tests/models
+MODELS = $(wildcard tests/clicks tests/data tests/estimator tests/migration tests/models)
 # the others, which wait for servers, stores and processes
 WAITING = -n 3
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
-ALL = lint test ratios test-long test-wheel test-tfr test-tfx demo-tfx test-engines \
+ALL = lint test ratios test-long test-roads test-wheel test-tfr test-tfx demo-tfx test-engines \
 	$(if $(shell command -v go),test-kubernetes)
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
-	tests/migration tfrank_sel/migration tfrank_sel/presets \
+	$(wildcard tests/migration tfrank_sel/migration tfrank_sel/presets) \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-kubernetes \
-	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-wheel \
+	test-long test-matrix test-roads test-tfr test-tfr-sample test-tfx test-tfx-run test-wheel \
 	benchmark evidence ratios lint exports docs serving clean
 
 demo: .venv/installed
@@ -65,6 +65,7 @@ endef
 check:
 	$(call run_parts,$(CHECKS))
 
+test-all: export ROADS = --whole
 test-all:
 	$(call run_parts,$(ALL))
 
@@ -88,6 +89,12 @@ test: .venv/installed
 # the long trials, which `make test` leaves out
 test-long: .venv/installed
 	$(call run_tests,.venv,long,"$(ELSEWHERE)",-m long)
+
+# each road beside the core is deleted in a copy, e.g. ROADS="onnx --part without"; `make test-all`
+# runs all tests of the core, without roads
+test-roads: ROADS ?=
+test-roads: .venv/installed
+	.venv/bin/python tests/roads.py $(ROADS)
 
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "$(TFR_TESTS)",)

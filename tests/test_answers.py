@@ -13,105 +13,55 @@ import pytest
 from tests import hostile
 from tests.hostile import ANSWERS, ELSEWHERE, SLOW, TOKEN, Server, http, redirect
 from tests.serving.certificates import certificate
-from tfrank_sel import http_client
+from tfrank_sel import http_client, roads
 from tfrank_sel.data.rejections import InputError
-from tfrank_sel.engines import connection
-from tfrank_sel.engines.elastic import Elasticsearch
-from tfrank_sel.engines.plugin import Plugin
-from tfrank_sel.engines.solr import Solr
 from tfrank_sel.serving import protos
 from tfrank_sel.serving.client import Ranked, Ranker
 from tfrank_sel.serving.deployment import config
 from tfrank_sel.serving.deployment.messages import SSLConfig
 from tfrank_sel.serving.status import Code, ServingError
 
-HIT = {"_id": "1", "_score": 2.0}
-LOG = [{"name": "a", "value": 1.5}, {"name": "b"}]
-MODEL = {"query_extractor": {"feature_name": "a", "query": {"match": {}}}}
-NO_HITS = {"hits": {"hits": []}}
-DONE = {"responseHeader": {"status": 0}}
 SHAPE = {"dim": [{"size": "-1"}, {"size": "-1"}, {"size": "1"}]}
 INPUTS = {"features": {"dtype": "DT_FLOAT", "tensor_shape": SHAPE}}
 METADATA = {"metadata": {"signature_def": {"signature_def": {"predict": {"inputs": INPUTS}}}}}
+PATIENCE = 120.0  # seconds
 OUTPUTS = {"mask": [[True]], "ranks": [[1]], "doc_ids": [["a"]], "scores": [[0.5]]}
 
 
-def plugin(url, file):
-    return Plugin(f"{url}/items").push("f", file, "m", "s")
-
-
-def solr(url, file):
-    return Solr(f"{url}/solr/items").push("f", file, "m", "s")
-
-
-def elastic(url, file):
-    return Elasticsearch(f"{url}/items").push("f", file, "m", "s")
-
-
 def ranked(url, method):
-    with Ranker(url, timeout=connection.PATIENCE) as ranker:
+    with Ranker(url, timeout=PATIENCE) as ranker:
         return ranker.rank([[1.0]], ["a"]) if method == "POST" else ranker.num_features()
 
 
 # what is asked, the method of the request that gets the odd answer, and the right answers
-MODELS = {"model": {"model": {}}}, {"class": "org.apache.solr.ltr.model.Linear"}
-TRAINED = {"inference_config": {"learning_to_rank": {"feature_extractors": [MODEL]}}}
-FOUND = {"hits": {"hits": [{**HIT, "fields": {"_ltrlog": [{"logged": LOG}]}}]}}
-OF_SOLR = {"response": {"docs": [{"id": "1", "score": 2.0, "log": "a=1.5,b=NaN"}]}} | DONE
 DOORS = {
-    "a model for OpenSearch": (
-        lambda url: plugin(url, MODELS[0]),
-        {"GET": NO_HITS, "POST": {"result": "created", "_shards": {"failed": 0}}},
-    ),
-    "features for OpenSearch": (
-        lambda url: plugin(url, {"featureset": {}}),
-        {"GET": {"stores": {"_default_": {}}}, "PUT": {"result": "updated"}},
-    ),
-    "a store for OpenSearch": (
-        lambda url: plugin(url, {"featureset": {}}),
-        {"GET": {"stores": {}}, "PUT": {"acknowledged": True, "result": "created"}},
-    ),
-    "a search of OpenSearch": (
-        lambda url: Plugin(f"{url}/items").search("q", ["1"], features="s"),
-        {"POST": FOUND},
-    ),
-    "a model for Solr": (
-        lambda url: solr(url, MODELS[1]),
-        {"GET": {"models": [{"name": "m-1"}]}, "PUT": DONE},
-    ),
-    "features for Solr": (
-        lambda url: solr(url, [{"class": "org.apache.solr.ltr.feature.X"}]),
-        {"PUT": DONE},
-    ),
-    "a search of Solr": (
-        lambda url: Solr(f"{url}/solr/items").search("q", ["1"], features="s"),
-        {"GET": {"uniqueKey": "id"}, "POST": OF_SOLR},
-    ),
-    "a model for Elasticsearch": (
-        lambda url: elastic(url, TRAINED),
-        {"GET": {"trained_model_configs": []}, "PUT": {"model_id": "m-1"}},
-    ),
-    "a search of Elasticsearch": (
-        lambda url: Elasticsearch(f"{url}/items").search("q", ["1"], model="m"),
-        {
-            "GET": {"trained_model_configs": [TRAINED]},
-            "POST": {"hits": {"hits": [{**HIT, "matched_queries": {"a": 1.5}}]}},
-        },
-    ),
     "the inputs of a ranker": (lambda url: ranked(url, "GET"), {"GET": METADATA}),
     "the items of a ranker": (
         lambda url: ranked(url, "POST"),
         {"GET": METADATA, "POST": {"outputs": OUTPUTS}},
     ),
 }
+engines = None
+if roads.exists("engines"):
+    from tests.search_engines import test_answers as engines
+
+    DOORS |= engines.DOORS
 CASES = [(door, method) for door, (_, right) in DOORS.items() for method in right]
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setenv(connection.AUTHORIZATION, f"Basic {TOKEN}")
     monkeypatch.setattr(http_client, "LARGEST", 2**20)
-    monkeypatch.setattr("tfrank_sel.engines.solr._MODELS", 2**20)
+    if engines is not None:
+        monkeypatch.setenv(engines.connection.AUTHORIZATION, f"Basic {TOKEN}")
+        monkeypatch.setattr("tfrank_sel.engines.solr._MODELS", 2**20)
+
+
+def wait(monkeypatch, seconds):
+    """Limits the time of an answer."""
+    monkeypatch.setitem(globals(), "PATIENCE", seconds)
+    if engines is not None:
+        monkeypatch.setattr(engines.connection, "PATIENCE", seconds)
 
 
 def answering(door, method, answer):
@@ -141,16 +91,18 @@ def refused(door, url, most=20.0):
 
 @pytest.mark.parametrize(("door", "method"), CASES)
 def test_an_odd_answer_is_one_line(door, method, monkeypatch):
-    monkeypatch.setattr(connection, "PATIENCE", 5.0)
+    wait(monkeypatch, 5.0)
     for name, given in ANSWERS.items():
         with Server(answering(door, method, lambda _, x=given: of(x))) as server:
             assert refused(door, server.url), name
             assert server.sent < 2**25
 
 
-@pytest.mark.parametrize("door", ["a search of OpenSearch", "the inputs of a ranker"])
+@pytest.mark.parametrize(
+    "door", sorted(DOORS.keys() & {"a search of OpenSearch", "the inputs of a ranker"})
+)
 def test_a_slow_answer_ends_in_time(door, monkeypatch):
-    monkeypatch.setattr(connection, "PATIENCE", 0.3)
+    wait(monkeypatch, 0.3)
     [method] = DOORS[door][1]
 
     def line(answer):
@@ -196,7 +148,7 @@ ODD = [
 
 @pytest.mark.parametrize(("door", "method"), CASES)
 def test_a_value_of_another_type_is_one_line_or_of_no_use(door, method, monkeypatch):
-    monkeypatch.setattr(connection, "PATIENCE", 20.0)
+    wait(monkeypatch, 20.0)
     ask, right = DOORS[door]
     answers = {}
     with Server(answering(door, method, lambda path: http(answers["now"]))) as server:
@@ -246,7 +198,8 @@ def test_a_right_answer_is_read_by_one_connection_and_after_a_redirect_of_a_get(
 
 @pytest.mark.parametrize(("door", "method"), CASES)
 def test_a_redirect_elsewhere_or_of_an_upload_is_an_error_that_no_server_hears_of(door, method):
-    right = {"result": "created", "model_id": "m-1", "acknowledged": True, **DONE}
+    right = {"result": "created", "model_id": "m-1", "acknowledged": True}
+    right["responseHeader"] = {"status": 0}
     with Server(lambda *_: http(right)) as other:
         for address in ELSEWHERE.values():
             to = address.format(port="{port}", other=other.port)
@@ -294,37 +247,13 @@ def test_only_a_server_that_is_unavailable_is_asked_again_and_within_the_time(
         assert len(server.requests) == 2
 
 
-def test_a_request_for_an_engine_takes_the_proxy_of_the_environment(monkeypatch):
-    ask, right = DOORS["features for Solr"]
-    with Server(lambda method, _: http(right[method])) as proxy:
-        monkeypatch.setenv("http_proxy", f"admin:s3cret@localhost:{proxy.port}")
-        monkeypatch.setenv("no_proxy", "localhost")
-        ask("http://engine:8983")
-        [(_, path, headers)] = proxy.requests
-    assert path == "http://engine:8983/solr/items/schema/feature-store"
-    assert headers["proxy-authorization"] == "Basic YWRtaW46czNjcmV0"
-
-
 @pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("https://admin:s3cret@localhost:9200", "no password"),
-        ("ftp://admin:s3cret@localhost/items", "no password"),
-        ("http://admin:s3/cret@localhost", "no password"),
-        ("ftp://localhost/items", "must be that of an index"),
-        ("file:///etc/passwd", "must be that of an index"),
-        ("http://localhost:port/items", "must be that of an index"),
-    ],
+    "url", ["https://admin:s3cret@localhost:9200", "http://admin:s3/cret@localhost"]
 )
-def test_an_address_that_is_refused_does_not_show_its_password(url, message):
-    for engine in (Plugin, Solr, Elasticsearch):
-        with pytest.raises(ValueError, match=message) as error:
-            engine(url)
-        assert "s3" not in str(error.value)
-    if url.startswith("http"):
-        with pytest.raises(ValueError, match="must be HOST:PORT or http://HOST:PORT") as error:
-            Ranker(url)
-        assert "s3" not in str(error.value)
+def test_an_address_that_is_refused_does_not_show_its_password(url):
+    with pytest.raises(ValueError, match="must be HOST:PORT or http://HOST:PORT") as error:
+        Ranker(url)
+    assert "s3" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["a#b", "a/b", "a:b", "a%b", "a?b", "ö ", "a%2Fb"])

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import test_export_onnx as onnx
-from tests.test_export_onnx import FEATURES, KINDS, expected, run as run
-from tfrank_sel import data, export, models
+from tests import rankers
+from tests.rankers import FEATURES, KINDS, expected
+from tfrank_sel import data, export, models, roads
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -26,11 +26,11 @@ def rounded():
 
 MADE = {name: make for name, make in KINDS.items() if name != "types"}
 ROUNDED = "rounded member"
-MADE[ROUNDED] = lambda random: models.Ensemble([rounded(), onnx.forest(random)])
+MADE[ROUNDED] = lambda random: models.Ensemble([rounded(), rankers.forest(random)])
 
 
 @pytest.fixture
-def engines(run, tmp_path):
+def engines(tmp_path):
     """Scores of a model by Keras, by its SavedModel and, if it has a form there, by ONNX."""
 
     def made(model, has_onnx):
@@ -41,10 +41,11 @@ def engines(run, tmp_path):
         yield lambda x, mask: served.signatures["predict"](
             features=tf.constant(x), mask=tf.constant(mask)
         )["scores"].numpy()
-        if has_onnx:
-            session = run(model)
-            yield lambda x, mask: session(
-                {"features": x, "mask": mask} if takes_mask else {"features": x}
+        if has_onnx and roads.exists("onnx"):
+            export.onnx(model, tmp_path / "model.onnx")
+            session = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / "model.onnx")
+            yield lambda x, mask: session.run(
+                ["scores"], {"features": x, "mask": mask} if takes_mask else {"features": x}
             )[0]
 
     return made
@@ -67,7 +68,7 @@ def assert_equal_items_score_equally(kind, engines) -> None:
     x[3:] = x[3:, :1]  # lists of equal items only
     doubled, mask = np.concatenate([x, x], axis=1), np.ones([6, 14], bool)
     expected(model, doubled, mask)
-    onnx.shaken(model, random)
+    rankers.shaken(model, random)
     order = random.permutation(14)
     junk = np.pad(doubled, [(0, 0), (0, 5), (0, 0)], constant_values=1e30)
     takes_mask = getattr(model, "takes_mask", False)

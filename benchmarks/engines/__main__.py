@@ -1,7 +1,7 @@
 """Files of `export.search_engine`, scored by the engines' own classes.
 
     python -m benchmarks.engines --build build/search [--opensearch CHECKOUT] [--o19s CHECKOUT]
-        [--solr CHECKOUT] [--java HOME] [--documents 1500] [--keep tests/engines/scores.json]
+        [--solr CHECKOUT] [--java HOME] [--documents 1500] [--keep tests/search_engines/scores.json]
 
 Each version of an engine parses the file and scores documents by its parser and its trees. Their
 classes come from Maven's repository; what it lacks is compiled from a checkout (a clone with tags,
@@ -39,7 +39,7 @@ import numpy as np
 import xgboost
 
 from tfrank_sel import export, models
-from tfrank_sel.export.engines import VERSIONS
+from tfrank_sel.engines.trees import VERSIONS
 from tfrank_sel.models.boosted_trees import ZERO, Forest, Split, Tree
 
 HERE = pathlib.Path(__file__).parent

@@ -2,7 +2,7 @@
 
     python -m benchmarks.quality.engines [--lists 100000] [--rounds 300]
 
-The kinds of models are those of `tests/test_export_onnx.py`, with random weights. Each scores
+The kinds of models are those of `tests/rankers.py`, with random weights. Each scores
 random lists of 1 to 40 items with tiny, huge, equal, missing and unknown values. The difference is
 the largest of all scores, relative for scores beyond 1. The times are medians for one list of 100
 items, on one thread of a process in which both take turns. The sizes are those of the installed
@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from benchmarks.speed.interleaved import machine, timings, use_one_core
 from benchmarks.speed.rows import digits
-from tests import test_export_onnx as trial
+from tests import rankers as trial
 from tfrank_sel import data, export, models
 from tfrank_sel.data import typed
 from tfrank_sel.pipelines.export.requests import difference

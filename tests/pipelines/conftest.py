@@ -6,6 +6,7 @@ import pytest
 
 from tests.pipelines import second_run
 from tests.pipelines.test_main import invoke, small_set
+from tfrank_sel import roads
 from tfrank_sel.data import letor
 from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import Source
@@ -18,7 +19,8 @@ def finished(shared):
     """
 
     def make(folder):
-        options = ["--epochs", "2", "--batch-size", "8", "--set", "export.onnx=true"]
+        options = ["--epochs", "2", "--batch-size", "8"]
+        options += ["--set", f"export.onnx={str(roads.exists('onnx')).lower()}"]
         with second_run.recorded() as reads:
             result = invoke(small_set(folder), folder / "out", *options)
         assert result.exit_code == 0, (result.output, result.exception)

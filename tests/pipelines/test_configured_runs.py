@@ -1,6 +1,5 @@
 """Runs by a configuration: what is refused before they start, and that it makes them again."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -157,16 +156,6 @@ def test_the_command_proposes_types_for_the_columns_of_a_file(table, tmp_path):
 def weights(folder):
     model = keras.models.load_model(folder / "train" / "ours.keras", compile=False)
     return [np.asarray(x) for x in model.weights]
-
-
-def test_a_missing_runtime_of_onnx_is_named_before_any_work(tmp_path, monkeypatch):
-    find = importlib.util.find_spec
-    absent = lambda name, *rest: None if name == "onnxruntime" else find(name, *rest)  # noqa: E731
-    monkeypatch.setattr(importlib.util, "find_spec", absent)
-    options = ["--synthetic", "--output", tmp_path / "out", "--set", "export.onnx=true"]
-    assert "export.onnx needs onnxruntime: pip install 'tfrank_sel[onnx]'" in refused(
-        "run", *options
-    )
 
 
 @pytest.mark.long

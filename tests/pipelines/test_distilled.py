@@ -3,8 +3,10 @@
 import pytest
 
 from tests.search_engines.test_commands import refused, told
+from tfrank_sel import roads
 
 
+@pytest.mark.skipif(not roads.exists("onnx"), reason="without ONNX")
 def test_vespa_gets_the_ranker_itself(finished, tmp_path):
     output, _ = finished
     told("export", output, "--engine", "vespa", "--output", tmp_path / "r.onnx")

@@ -9,6 +9,7 @@ from tfrank_sel import lazy
 
 if TYPE_CHECKING:
     from tfrank_sel.data import (
+        arrays as arrays,
         batching as batching,
         elwc as elwc,
         formats as formats,
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
         requests as requests,
         schema as schema,
         sequences as sequences,
+        stores as stores,
         synthetic as synthetic,
+        table as table,
+        typed as typed,
         writing as writing,
     )
     from tfrank_sel.data.batching import (

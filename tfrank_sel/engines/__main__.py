@@ -102,7 +102,7 @@ def features(
     fields.check()
     keeps_absent = False
     if version is not None:
-        from tfrank_sel.export.engines import Absent, ways_of  # which imports TensorFlow
+        from tfrank_sel.engines.trees import Absent, ways_of  # which imports TensorFlow
 
         keeps_absent = ways_of(engine, version) == {Absent.GOES_AS_NAMED}
     made = ENGINES[engine].features(fields, parameter, keeps_absent=keeps_absent)
@@ -198,10 +198,9 @@ def export(
     # Imported late, since only this command needs TensorFlow.
     with quiet():
         from tfrank_sel.engines import distilled
-        from tfrank_sel.pipelines.files import mirrors
 
     with told():
-        distilled.export(mirrors.near(run), output, engine, version, missing, features)
+        distilled.export(run, output, engine, version, missing, features)
     print(output)
 
 

@@ -7,7 +7,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data import InputError
 from tfrank_sel.http_client import MISFORMED, Client
 from tfrank_sel.refusals import received, refusal
 

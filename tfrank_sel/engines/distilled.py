@@ -2,37 +2,27 @@
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from tfrank_sel import export as exports, losses, models
-from tfrank_sel.data.cache import Cache
-from tfrank_sel.data.schema import Schema
+from tfrank_sel.data import Cache, Schema
 from tfrank_sel.engines.elastic import queries_of_file
-from tfrank_sel.export.engines import Absent, ways_of
+from tfrank_sel.engines.trees import Absent, ways_of
 from tfrank_sel.features import Bool, Number
 from tfrank_sel.locks import created
-from tfrank_sel.pipelines.analysis.statistics import DataSplit
-from tfrank_sel.pipelines.configuration import load
-from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.evaluation import evaluation
-from tfrank_sel.pipelines.evaluation.saved import TracedScorer
-from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion.inputs import Job
-from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
-from tfrank_sel.pipelines.run.results import Run
+from tfrank_sel.pipelines import Run, open_run
 from tfrank_sel.refusals import refusal
-from tfrank_sel.terminal import Terminal
 from tfrank_sel.training import trees
 
 METRIC = "NDCG@10"
 
 
 def export(
-    folder: Path, output: Path, engine: str, version: str | None, missing: float, features: str
+    folder: str, output: Path, engine: str, version: str | None, missing: float, features: str
 ) -> None:
     """Writes the file of an engine, and prints what the trees lose on the test split.
 
@@ -41,7 +31,7 @@ def export(
     model, with the suffix `.keras`. The file for Vespa is the ranker itself, as ONNX.
 
     Args:
-        folder: Folder of a run whose model is exported.
+        folder: Folder or URL of a run whose model is exported.
         output: File to write.
         engine: As in `export.search_engine`, and so is `version`.
         version: Version of the engine.
@@ -53,11 +43,11 @@ def export(
         tfrank_sel.data.InputError: If the folder is not such a run.
         ValueError: If a feature is no number of its own, or there is no file for this version.
     """
-    run = Run(Job(load(folder / folders.CONFIGURATION), None, folder), Progress(Terminal()))
+    run = open_run(folder)
     if engine == "vespa":
         exports.onnx(run.trained["ours"].model, output)
         return
-    names = _names(folder, run.records.layout)
+    names = _names(run.output, run.records.layout)
     stored = _queries(features, names) if engine == "elasticsearch" else names
     if Absent.IS_ZERO in ways_of(engine, version) and math.isnan(missing):
         missing = 0.0
@@ -95,38 +85,29 @@ def _distilled(run: Run, missing: float) -> models.BoostedTrees:
         x = inputs["features"]
         return tf.where(tf.math.is_nan(x), missing, x)
 
-    def batches(split: DataSplit, ranker: Scorer | None) -> Iterator[tuple[Any, ...]]:
-        for inputs, *labels in split.batches():
+    def batches(
+        lists: Iterable[tuple[Any, ...]], ranker: Callable[..., tf.Tensor] | None
+    ) -> Iterator[tuple[Any, ...]]:
+        for inputs, *labels in lists:
             if ranker is not None:
                 labels = [tf.where(inputs["mask"], ranker(inputs), math.nan)]
             yield {"features": filled(inputs), "mask": inputs["mask"]}, *labels
 
-    def scorer(boosted: models.BoostedTrees) -> TracedScorer:
-        return TracedScorer(lambda inputs: boosted(filled(inputs)), test.inputs)
-
     with tempfile.TemporaryDirectory() as scratch:
         with run.progress.step("trees") as step:
             step.reads(train.shards, times=2)
-            measured = Cache.write(batches(held_out, None), f"{scratch}/validation")
-            learned = Cache.write(batches(train, run.exported), f"{scratch}/scores")
+            measured = Cache.write(batches(held_out.batches(), None), f"{scratch}/validation")
+            learned = Cache.write(batches(train.batches(), run.exported), f"{scratch}/scores")
             binned = trees.Binned(learned, measured, {})
             boosted, *_ = trees.train(losses.MarginMSELoss(), binned, seed, gain=gain)
             step.tell(f"{boosted.num_trees} trees learned the scores of the ranker")
-            learned = Cache.write(batches(train, None), f"{scratch}/labels")
+            learned = Cache.write(batches(train.batches(), None), f"{scratch}/labels")
             binned = trees.Binned(learned, measured, {})
             of_labels, *_ = trees.train(trees.LAMBDARANK, binned, seed, gain=gain)
         with run.progress.step("evaluation") as step:
-            rival = scorer(of_labels)
-            evaluated = evaluation.evaluate(
-                scorer(boosted),
-                run.exported,
-                test,
-                scratch,
-                seed=seed,
-                against="ranker",
-                gain=gain,
-                has_irrelevant=test.has_irrelevant,
-                simple={"trees of the labels": lambda _, inputs: rival(inputs).numpy()},
+            evaluated = run.compare(
+                lambda inputs: boosted(filled(inputs)),
+                {"trees of the labels": lambda inputs: of_labels(filled(inputs))},
             )
             step.tell(f"{test.statistics.lists} queries of the test split")
             against = {evaluated.against: evaluated.overall, **evaluated.simple}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data import InputError
 from tfrank_sel.engines.connection import AUTHORIZATION, Connection
 from tfrank_sel.http_client import ADDRESS
 from tfrank_sel.refusals import received, refusal

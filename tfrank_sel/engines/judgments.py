@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from tfrank_sel import kept
-from tfrank_sel.data import arrays, arrow_types, formats, table as data_table
-from tfrank_sel.data.formats.reader import Part, opened
-from tfrank_sel.data.formats.text import CsvReader, TsvReader, fields
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.data.table import Table, readable, shown
+from tfrank_sel.data import InputError, arrays, formats, table as data_table
+from tfrank_sel.data.formats.text import fields
+from tfrank_sel.data.table import Table, shown
 from tfrank_sel.metrics.trec import FileError, read_qrels
 from tfrank_sel.refusals import received
 
@@ -64,7 +63,7 @@ def read(paths: Sequence[str]) -> list[Judgment]:
     parts: list[Table] = []
     for path in paths:
         name = path.lower()
-        if name.endswith((*CsvReader.suffixes, *TsvReader.suffixes)):
+        if name.endswith((*formats.FORMATS["csv"].suffixes, *formats.FORMATS["tsv"].suffixes)):
             found = [*_of_columns(path)]
         elif name.endswith((".json", ".json.gz")):
             found = [*_of_json(path)]
@@ -74,7 +73,7 @@ def read(paths: Sequence[str]) -> list[Judgment]:
             raise InputError(path, received("expected a judgment", "none"))
         numbers, *values = zip(*found, strict=True)
         texts = ([arrays.text(x) for x in column] for column in values)
-        columns = arrow_types.arrow().table(dict(zip(_ROLES, texts, strict=True)))
+        columns = pa.table(dict(zip(_ROLES, texts, strict=True)))
         parts += data_table.read([(path, np.array(numbers), columns)], _ROLES, {})
     rows = data_table.concatenated(parts)
     by_pair = collections.defaultdict[tuple[str, str], list[tuple[float, str]]](list)
@@ -109,7 +108,7 @@ def table(judgments: Sequence[Judgment]) -> Any:
         "doc_id": [x.document for x in judgments],
         "relevance": [float(np.mean(x.ratings)) for x in judgments],
     }
-    return arrow_types.arrow().table(columns)
+    return pa.table(columns)
 
 
 def _of_columns(path: str) -> Iterator[_Rating]:
@@ -129,7 +128,7 @@ def _of_columns(path: str) -> Iterator[_Rating]:
 def _of_json(path: str) -> Iterator[_Rating]:
     """Ratings, numbered from 1."""
     with kept.reading(path, "judgments of Quepid or the Search Relevance Workbench"):
-        content = json.loads(_text(path), object_pairs_hook=fields)
+        content = json.loads(formats.read_text(path), object_pairs_hook=fields)
         for number, rating in enumerate(_entries(content), start=1):
             yield number, *rating
 
@@ -156,7 +155,7 @@ def _entries(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any, str, Any]]:
 
 
 def _of_text(path: str) -> Iterator[_Rating]:
-    texts = [line.strip() for line in _text(path).split("\n")]
+    texts = [line.strip() for line in formats.read_text(path).split("\n")]
     if not any(_IS_RANKLIB(text) for text in texts):
         yield from _of_qrels(path)
         return
@@ -188,9 +187,3 @@ def _of_qrels(path: str) -> Iterator[_Rating]:
     except FileError as error:
         line, _, problem = str(error).removeprefix(path).partition(": ")
         raise InputError(path + line, problem) from error
-
-
-def _text(path: str) -> str:
-    """The text of a file, which may be compressed."""
-    with readable(path, "text in UTF-8"), opened(Part(path)) as file:
-        return b"".join(file).decode("utf-8-sig")

@@ -1,17 +1,18 @@
 """Judgments with the features that an engine logs, and its scores beside a model's."""
 
+import collections
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfrank_sel import kept
-from tfrank_sel.data import arrow_types, lists
+from tfrank_sel.data import InputError
 from tfrank_sel.data.formats import Table
-from tfrank_sel.data.rejections import InputError
 from tfrank_sel.engines.engine import Engine, Logged
 from tfrank_sel.http_client import one_line
 from tfrank_sel.refusals import received, refusal
@@ -98,7 +99,7 @@ def table(judged: Table, roles: Mapping[str, str], found: Found) -> Any:
         raise refusal(expected, ", ".join(sorted(clash)))
     columns = {name: judged[role][found.rows] for role, name in roles.items()}
     features = dict(zip(found.names, found.features.T, strict=True))
-    return arrow_types.arrow().table(columns | features)
+    return pa.table(columns | features)
 
 
 def scores(path: str, names: Sequence[str], x: NDArray[np.float32]) -> Floats:
@@ -193,5 +194,7 @@ def agreement(queries: NDArray[Any], engine: Floats, model: Floats) -> tuple[flo
 
 def _by_query(queries: NDArray[Any]) -> list[NDArray[np.int64]]:
     """The rows of each query."""
-    sizes, order = lists.groups(queries.tolist())
-    return np.split(order, np.cumsum(sizes)[:-1])
+    rows = collections.defaultdict[Any, list[int]](list)
+    for row, query in enumerate(queries.tolist()):
+        rows[query].append(row)
+    return [np.array(x) for x in rows.values()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfrank_sel import lazy
 
 if TYPE_CHECKING:
-    from tfrank_sel.models import als as als
+    from tfrank_sel.models import als as als, boosted_trees as boosted_trees
     from tfrank_sel.models.boosted_trees import BoostedTrees as BoostedTrees
     from tfrank_sel.models.ensemble import Ensemble as Ensemble
     from tfrank_sel.models.explanation import Contributions as Contributions, explain as explain

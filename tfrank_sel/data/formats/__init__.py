@@ -21,7 +21,12 @@ from tfrank_sel.data.formats.binary import (
     ParquetReader,
     SequenceExampleReader,
 )
-from tfrank_sel.data.formats.reader import Part as Part, Reader as Reader, RowReader as RowReader
+from tfrank_sel.data.formats.reader import (
+    Part as Part,
+    Reader as Reader,
+    RowReader as RowReader,
+    opened,
+)
 from tfrank_sel.data.formats.tables import TableReader as TableReader, common_columns
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
 from tfrank_sel.data.lists import ItemList
@@ -277,6 +282,16 @@ def dicts(
             continue
         file, number, record = row
         yield f"{file}, row {number}", record
+
+
+def read_text(path: str) -> str:
+    """Returns the text of a file in UTF-8, which may be compressed.
+
+    Raises:
+        InputError: If there is no such text.
+    """
+    with readable(path, "text in UTF-8"), opened(Part(path)) as file:
+        return b"".join(file).decode("utf-8-sig")
 
 
 def _of_tables(paths: Sequence[str], format: str | None) -> TableReader:

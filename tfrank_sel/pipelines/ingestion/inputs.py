@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from tfrank_sel import features as feature_types
+from tfrank_sel import features as feature_types, roads
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.arrays import encoded, floats, strings
@@ -211,7 +211,8 @@ def resolve(
     if configuration.model.trees == "auto" and not has_lightgbm():
         model = configuration.model.model_copy(update={"trees": False})
         configuration = configuration.model_copy(update={"model": model})
-    for name in ("onnx", "onnxruntime") if configuration.export.onnx else ():
+    packages = ("onnx", "onnxruntime", roads.PACKAGES["onnx"])
+    for name in packages if configuration.export.onnx else ():
         if importlib.util.find_spec(name) is None:
             reason = received(f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}")
             raise configuration.error("export.onnx", reason)

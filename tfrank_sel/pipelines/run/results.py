@@ -2,6 +2,9 @@
 
 import functools
 import json
+import os
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +17,21 @@ from tfrank_sel.losses import choice
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema
 from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
+from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, evaluate
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
-from tfrank_sel.pipelines.files import manifests
+from tfrank_sel.pipelines.files import folders, manifests, mirrors
 from tfrank_sel.pipelines.files.manifests import Written
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Job
-from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Records, Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Ranking, Records, Scorer
 from tfrank_sel.pipelines.learning import instantiate, workers
 from tfrank_sel.pipelines.learning.step import read
 from tfrank_sel.pipelines.push.step import Pushed
 from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.terminal import Terminal
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.fitting import Trained
 
@@ -158,3 +163,39 @@ class Run:
     def pushed(self) -> Pushed | None:
         """The outcome of the push of our model; None before it."""
         return Pushed.load(self.output / "push")
+
+    def compare(self, scorer: Scorer, others: Mapping[str, Scorer]) -> Evaluation:
+        """Compares another scoring function with the exported ranker, on the test split.
+
+        Args:
+            scorer: The function; it becomes a graph.
+            others: More to compare it with, by name.
+        """
+        test, settings = self.splits["test"], self.settings
+
+        def ranking(other: Scorer) -> Ranking:
+            graph = TracedScorer(other, test.inputs)
+            return lambda _, inputs: graph(inputs).numpy()
+
+        with tempfile.TemporaryDirectory() as scratch:
+            return evaluate(
+                TracedScorer(scorer, test.inputs),
+                self.exported,
+                test,
+                scratch,
+                seed=settings.seed,
+                against="ranker",
+                gain=settings.gain,
+                has_irrelevant=test.has_irrelevant,
+                simple={name: ranking(other) for name, other in others.items()},
+            )
+
+
+def open_run(folder: str | os.PathLike[str]) -> Run:
+    """Opens the folder of a run that ended, or the URL of one in a store, for its results.
+
+    Raises:
+        tfrank_sel.data.InputError: If it is no folder of a run.
+    """
+    path = mirrors.near(os.fspath(folder))
+    return Run(Job(load(path / folders.CONFIGURATION), None, path), Progress(Terminal()))

@@ -13,11 +13,11 @@ import tensorflow as tf
 
 from tfrank_sel import losses
 from tfrank_sel.losses import lambdas, targets
-from tfrank_sel.losses.bases import Normalizer
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 LambdaWeight = lambdas.LambdaWeight | None
+Normalizer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 GAINS = targets.Gains()
 NEIGHBOURS = lambdas.YetiDCGLambdaWeight()
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Checked, Natural, Positive
-from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.presets.tfrs.metrics import FactorizedTopK
 from tfrank_sel.refusals import refusal
 

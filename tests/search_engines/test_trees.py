@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.test_export_onnx import forest
+from tests.rankers import forest
 from tfrank_sel import export, models
 from tfrank_sel.models.boosted_trees import Forest, Split
 
@@ -64,7 +64,7 @@ def test_a_file_scores_as_the_trees_do_by_the_rule_of_an_engine_that_was_not_run
     np.testing.assert_allclose(scores, model(x).numpy()[0], rtol=1e-6, atol=1e-6)
 
 
-KEPT = json.loads((pathlib.Path(__file__).parent / "engines/scores.json").read_text())
+KEPT = json.loads((pathlib.Path(__file__).parent / "scores.json").read_text())
 
 
 def kept_trees():

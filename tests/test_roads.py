@@ -1,0 +1,118 @@
+"""Roads import what the core shows, the core imports no road, and no modules import each other."""
+
+import ast
+import functools
+import graphlib
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.roads import ROADS, ROOT, lines
+from tfrank_sel import roads
+
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in (ROOT / "tfrank_sel").rglob("*.py")
+}
+# what roads import from inside the core: at most ten, each for a reason
+INNER = {
+    # of two equal fields in JSON, neither is right
+    ("engines", "tfrank_sel.data.formats.text"),
+    ("engines", "tfrank_sel.training.trees"),  # a run's trees, with another loss
+    ("migration", "tfrank_sel.ops.ranking"),
+    # constants of formulas that a graph of ONNX computes again
+    ("onnx", "tfrank_sel.models.preparation"),
+    ("onnx", "tfrank_sel.models.recalibrated"),
+}
+
+
+def imports(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The modules that a file imports, late imports included, and the name that it takes."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Import):
+            yield from ((x.name, "") for x in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            for x in child.names:
+                whole = f"{child.module}.{x.name}"
+                yield (whole, "") if whole in FILES else (str(child.module), x.name)
+
+
+@functools.cache
+def road_of(module: str) -> str | None:
+    """The road that a module belongs to; None for the core."""
+    path = FILES[module].relative_to(ROOT)
+    of = [road for road, x in ROADS.items() if any(map(path.is_relative_to, x["paths"]))]
+    return of[0] if of else None
+
+
+@functools.cache
+def names(package: str) -> list[str]:
+    """What a package shows to its users."""
+    module = importlib.import_module(package)
+    if "__dir__" in vars(module):
+        return dir(module)
+    return [x for x, value in vars(module).items() if x[0] != "_" and not inspect.ismodule(value)]
+
+
+def is_shown(module: str, name: str) -> bool:
+    """Whether a module, or a name in it, is for users; files beside the packages are for all."""
+    parent, _, last = module.rpartition(".")
+    if FILES[module].name != "__init__.py":
+        return parent == "tfrank_sel" or (is_shown(parent, last) and last in names(parent))
+    return module.count(".") < 2 if not name else is_shown(module, "") and name in names(module)
+
+
+@functools.cache
+def crossings() -> dict[str, set[tuple[str, str]]]:
+    """By importing module, the road or core that it imports from and the module, but its own."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for module, path in FILES.items():
+        for target, name in imports(ast.parse(path.read_text())):
+            if target in FILES and road_of(target) != road_of(module):
+                is_inner = road_of(target) is None and not is_shown(target, name)
+                kind = "inner" if is_inner else road_of(target) or "shown"
+                found.setdefault(module, set()).add((kind, target))
+    return found
+
+
+def test_the_core_and_other_roads_import_no_road() -> None:
+    found = {(x, y) for x, to in crossings().items() for kind, y in to if kind in ROADS}
+    shown = {(x, y) for x, y in found if x == "tfrank_sel" and y.count(".") == 1}
+    assert found - shown == set()
+
+
+def test_roads_import_what_the_core_shows_and_at_most_ten_inner_modules() -> None:
+    found = {(road_of(x), y) for x, to in crossings().items() for kind, y in to if kind == "inner"}
+    there = {x for x in INNER if x[0] in {*map(road_of, FILES)}}
+    assert found == there
+    assert len(INNER) <= 10
+
+
+def test_no_modules_import_each_other() -> None:
+    graph = {}
+    for module, path in FILES.items():
+        if path.name != "__init__.py":
+            code = ast.parse(path.read_text())
+            for node in ast.walk(code):  # what only a checker of types reads
+                if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                    node.body = []
+            targets = {x for x, _ in imports(code) if x in FILES and x != module}
+            graph[module] = {x for x in targets if FILES[x].name != "__init__.py"}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("road", [x for x in ROADS if roads.exists(x)])
+def test_what_belongs_to_a_road_is_there(road: str) -> None:
+    assert [x for x in ROADS[road]["paths"] if not (ROOT / x).exists()] == []
+    texts = {name: (ROOT / name).read_text() for name, _ in lines([road])}
+    stale = [x for name, x in lines([road]) if not re.search(rf"^(?:{x})\n", texts[name], re.M)]
+    assert stale == []
+
+
+def test_a_road_that_is_left_out_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(roads.PACKAGES, "onnx", "tfrank_sel.absent")
+    with pytest.raises(ImportError, match=r"needs tfrank_sel.absent, which this installation"):
+        roads.load("onnx", "`x`")
