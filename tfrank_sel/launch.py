@@ -12,7 +12,7 @@ from tfrank_sel.refusals import missing
 COMMANDS = {
     "tfrank-sel-clicks": "tfrank_sel.clicks",
     "tfrank-sel-engine": "tfrank_sel.engines",
-    "tfrank-sel-metrics": "tfrank_sel.metrics",
+    "tfrank-sel-metrics": "tfrank_sel.trec",
     "tfrank-sel-migrate": "tfrank_sel.migration",
     "tfrank-sel-pipelines": "tfrank_sel.pipelines",
     "tfrank-sel-serving": "tfrank_sel.serving",

@@ -9,6 +9,7 @@ from tfrank_sel import lazy
 
 if TYPE_CHECKING:
     from tfrank_sel.data import (
+        arrays as arrays,
         batching as batching,
         elwc as elwc,
         formats as formats,
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
         requests as requests,
         schema as schema,
         sequences as sequences,
+        stores as stores,
         synthetic as synthetic,
+        table as table,
+        trec as trec,
+        typed as typed,
         writing as writing,
     )
     from tfrank_sel.data.batching import (
@@ -32,8 +37,8 @@ if TYPE_CHECKING:
     )
     from tfrank_sel.data.cache import Cache as Cache
     from tfrank_sel.data.formats import read as read
-    from tfrank_sel.data.lists import ItemList as ItemList
-    from tfrank_sel.data.rejections import InputError as InputError
+    from tfrank_sel.data.lists import ItemList as ItemList, Lists as Lists
+    from tfrank_sel.data.rejections import InputError as InputError, Rejected as Rejected
     from tfrank_sel.data.schema import Schema as Schema
     from tfrank_sel.data.sequences import Sequences as Sequences
     from tfrank_sel.data.spec import FeatureSpec as FeatureSpec, ListFeatures as ListFeatures

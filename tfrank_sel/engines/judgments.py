@@ -21,7 +21,7 @@ from tfrank_sel.data.formats.reader import Part, opened
 from tfrank_sel.data.formats.text import CsvReader, TsvReader, fields
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.table import Table, readable, shown
-from tfrank_sel.metrics.trec import FileError, read_qrels
+from tfrank_sel.data.trec import FileError, read_qrels
 from tfrank_sel.refusals import received
 
 _PAIR = ("query", "docid")  # columns of Quepid's CSV

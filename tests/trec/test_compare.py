@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 from tests import refusals
 from tfrank_sel import metrics
 from tfrank_sel.data import InputError
-from tfrank_sel.metrics import significance, trec
-from tfrank_sel.metrics.__main__ import app
-from tfrank_sel.metrics.comparison import Comparison
+from tfrank_sel.data.trec import read_qrels, read_run
+from tfrank_sel.metrics import significance
+from tfrank_sel.trec import Comparison, runs as trec
+from tfrank_sel.trec.__main__ import app
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -338,7 +339,7 @@ def test_the_command_prints_tables_and_draws(files: pathlib.Path) -> None:
 def test_a_fused_run_can_be_evaluated(files: pathlib.Path) -> None:
     for method in ("rrf", "combsum"):
         (files / "fused").write_text(invoked(files, "fuse", "--method", method).stdout)
-        fused = trec.read_run(files / "fused")
+        fused = read_run(files / "fused")
         assert {query: set(found) for query, found in fused.items()} == {
             "1": {"a", "b", "c", "z"},
             "2": {"a", "b"},
@@ -370,7 +371,7 @@ def test_numbers_of_judgements_and_runs_are_not_rounded(tmp_path: pathlib.Path) 
     with pytest.raises(ValueError, match="`score` must be a finite number"):
         trec.run_of({"q": {"a": 10**400}})
     (tmp_path / "qrels").write_text(f"q 0 a {2**53 + 1}\nq 0 b 2.0\n")
-    assert trec.read_qrels(tmp_path / "qrels") == {"q": {"a": 2**53 + 1, "b": 2}}
+    assert read_qrels(tmp_path / "qrels") == {"q": {"a": 2**53 + 1, "b": 2}}
 
 
 def test_a_query_with_an_empty_slice_is_only_among_all() -> None:
