@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from tfrank_sel import features as feature_types
+from tfrank_sel import features as feature_types, roads
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.arrays import encoded, floats, strings
@@ -265,6 +265,8 @@ def of_log(configuration: Configuration, files: Inputs) -> tuple[Configuration, 
     """
     data, reader = configuration.data, files.reader
     if configuration.clicks.position or data.propensity or not isinstance(reader, TableReader):
+        return configuration, ""
+    if not roads.exists("clicks"):
         return configuration, ""
     sample, _ = reader.sampled(files.learned, files.columns.required)
     position = _named(sample, POSITIONS)
