@@ -39,7 +39,7 @@ import numpy as np
 import xgboost
 
 from tfrank_sel import export, models
-from tfrank_sel.export.engines import VERSIONS
+from tfrank_sel.engines.trees import VERSIONS
 from tfrank_sel.models.boosted_trees import ZERO, Forest, Split, Tree
 
 HERE = pathlib.Path(__file__).parent

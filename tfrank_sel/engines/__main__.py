@@ -102,7 +102,7 @@ def features(
     fields.check()
     keeps_absent = False
     if version is not None:
-        from tfrank_sel.export.engines import Absent, ways_of  # which imports TensorFlow
+        from tfrank_sel.engines.trees import Absent, ways_of  # which imports TensorFlow
 
         keeps_absent = ways_of(engine, version) == {Absent.GOES_AS_NAMED}
     made = ENGINES[engine].features(fields, parameter, keeps_absent=keeps_absent)

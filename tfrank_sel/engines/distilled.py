@@ -12,7 +12,7 @@ from tfrank_sel import export as exports, losses, models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.engines.elastic import queries_of_file
-from tfrank_sel.export.engines import Absent, ways_of
+from tfrank_sel.engines.trees import Absent, ways_of
 from tfrank_sel.features import Bool, Number
 from tfrank_sel.locks import created
 from tfrank_sel.pipelines.analysis.statistics import DataSplit

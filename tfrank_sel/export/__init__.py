@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from tfrank_sel import lazy
 
 if TYPE_CHECKING:
-    from tfrank_sel.export.engines import search_engine as search_engine
-    from tfrank_sel.export.onnx_format import onnx as onnx
     from tfrank_sel.export.recommenders import (
         factorization as factorization,
         next_items as next_items,
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
         roll_back as roll_back,
         versions as versions,
     )
+    from tfrank_sel.export.runtimes import onnx as onnx, search_engine as search_engine
     from tfrank_sel.export.saved_model import check_servable as check_servable
     from tfrank_sel.export.signatures import (
         PADDING_SCORE as PADDING_SCORE,

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import keras_versions
-from tfrank_sel.export.onnx_format.graph import TREES, Graph, Rule, indices, no_form
 from tfrank_sel.models import CosineClassifier, Dropout
+from tfrank_sel.onnx.graph import TREES, Graph, Rule, indices, no_form
 
 _ONE, _LOWEST = np.float32(1.0), np.float32(-3.4e38)
 

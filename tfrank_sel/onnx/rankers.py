@@ -9,8 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import keras_versions, models
-from tfrank_sel.export.onnx_format import features, standard
-from tfrank_sel.export.onnx_format.graph import (
+from tfrank_sel.export.signatures import PADDING_SCORE
+from tfrank_sel.models.boosted_trees import ZERO, Node
+from tfrank_sel.models.recalibrated import SHARE
+from tfrank_sel.onnx import features, standard
+from tfrank_sel.onnx.graph import (
     TREES,
     Graph,
     GraphLists,
@@ -20,10 +23,7 @@ from tfrank_sel.export.onnx_format.graph import (
     no_form,
     part,
 )
-from tfrank_sel.export.onnx_format.standard import array
-from tfrank_sel.export.signatures import PADDING_SCORE
-from tfrank_sel.models.boosted_trees import ZERO, Node
-from tfrank_sel.models.recalibrated import SHARE
+from tfrank_sel.onnx.standard import array
 from tfrank_sel.refusals import refusal
 
 _OF_LAYERS = (keras.Sequential, keras_versions.FUNCTIONAL)

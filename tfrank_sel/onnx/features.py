@@ -8,8 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data import typed
-from tfrank_sel.export.onnx_format import standard
-from tfrank_sel.export.onnx_format.graph import Graph, GraphLists, indices, joined, no_form, part
 from tfrank_sel.features import (
     DAY,
     MEAN,
@@ -22,6 +20,8 @@ from tfrank_sel.features import (
     Vector,
 )
 from tfrank_sel.models.preparation import FARTHEST, ROUNDING
+from tfrank_sel.onnx import standard
+from tfrank_sel.onnx.graph import Graph, GraphLists, indices, joined, no_form, part
 from tfrank_sel.spelling import spelled
 
 _INTEGER = re.compile("0|-?[1-9][0-9]*")

@@ -1,4 +1,4 @@
-"""Export of boosted trees for the rankers of search engines."""
+"""Files of boosted trees for the rankers of search engines."""
 
 import enum
 import itertools
@@ -70,55 +70,16 @@ VERSIONS: Mapping[str, Sequence[Behaviour]] = {
 }
 
 
-def search_engine(
+def write(
     model: keras.Model,
     path: str | os.PathLike[str],
     engine: str,
     features: Sequence[str] | Mapping[str, Mapping[str, Any]],
-    name: str = "ranker",
-    version: str | None = None,
-    missing: float | None = math.nan,
+    name: str,
+    version: str | None,
+    missing: float | None,
 ) -> None:
-    """Writes boosted trees as a JSON file that a search engine ranks with, without TensorFlow.
-
-    The file is the body of the engine's request that adds a model, except for Vespa:
-
-    * `"solr"`: `PUT .../schema/model-store`, a `MultipleAdditiveTreesModel`.
-    * `"opensearch"`: `POST _ltr/_featureset/.../_createmodel` of the plugin Learning to Rank, a
-      `model/xgboost+json`.
-    * `"o19s"`: the same of o19s' plugin for Elasticsearch.
-    * `"elasticsearch"`: `PUT _ml/trained_models/...`, trees for the rescorer `learning_to_rank`.
-    * `"vespa"`: a file of the folder `models` for `xgboost("ranker.json")` in a rank profile.
-
-    Versions differ in features that a document lacks ([table](docs/engines.md)). The engine scores
-    them as the model scores `missing`; a version that cannot is refused. Without `version`, the
-    file scores alike in all versions that the engine's table has, or is refused.
-
-    Engines add up the trees in another order, so scores may differ in the last digits of float32.
-
-    Args:
-        model: The trees, built; for other models see `onnx`.
-        path: File to write; it must not exist.
-        engine: `"solr"`, `"opensearch"`, `"o19s"`, `"elasticsearch"` or `"vespa"`.
-        features: Names of the features in the engine, in the order of the model's columns. For
-            `"elasticsearch"`, each name with the query whose score is the feature.
-        name: Name of the model in the engine; a file for Vespa has none.
-        version: Version of the engine, such as `"3.7"`; for `"o19s"` of the plugin.
-        missing: Value in the training data for a feature that the document lacks. None if no
-            document in the engine lacks one: then each version has a file.
-
-    Raises:
-        FileExistsError: If `path` exists, or another process is writing it.
-        TypeError: If `model` is not made of trees.
-        ValueError: If `engine` is unknown, if there is not one name for each feature, or if no file
-            makes the version score as the model does.
-
-    Example:
-        ```python
-        trees = models.BoostedTrees.from_lightgbm(booster)
-        export.search_engine(trees, "ranker.json", "solr", booster.feature_name(), version="9.7")
-        ```
-    """
+    """Writes the file of `tfrank_sel.export.search_engine`."""
     if engine not in VERSIONS:
         raise refusal(f"`engine` must be {', '.join(VERSIONS)}", engine=engine)
     if not isinstance(model, BoostedTrees):
