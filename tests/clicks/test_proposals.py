@@ -6,8 +6,10 @@ from tests.pipelines.test_proposals import config, log  # noqa: F401
 
 
 @pytest.mark.parametrize("query", ["session", "query"])
-def test_the_correction_of_clicks_is_proposed_for_a_log_of_impressions(  # noqa: F811
-    log, tmp_path, query
+def test_the_correction_of_clicks_is_proposed_for_a_log_of_impressions(
+    log,  # noqa: F811
+    tmp_path,
+    query,
 ):
     found, text = config(tmp_path, log, "--query", query)
     assert found["data"]["query"] == "query"

@@ -47,7 +47,7 @@ def corrected(
         InputError: If a file is no table or lacks a column, or the log does not identify the
             propensities.
     """
-    clicks, log_module, tables = (
+    clicks, logs, tables = (
         roads.load("clicks", "the section `clicks`", x) for x in ("", "log", "tables")
     )
     columns = inputs.columns
@@ -62,7 +62,9 @@ def corrected(
     allowed, letters = inputs.allow_bad_lines, list[Rejected]()
     kept = letters if allowed else None  # or else the first one is the error
     figures = {
-        split: log_module.read(files, roles, optional=(), others=True, format=inputs.format, rejected=kept)
+        split: logs.read(
+            files, roles, optional=(), others=True, format=inputs.format, rejected=kept
+        )
         for split, files in paths.items()
     }
     rejected = findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)
