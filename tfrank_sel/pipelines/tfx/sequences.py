@@ -17,15 +17,11 @@ from tfx.utils import io_utils
 
 from tfrank_sel import data
 from tfrank_sel.data import parsing, typed, writing
-from tfrank_sel.data.formats import Columns, Part, records as parsed_records, rows
-from tfrank_sel.data.formats.binary import SequenceExampleReader
-from tfrank_sel.data.lists import Lists
-from tfrank_sel.data.schema import Schema
-from tfrank_sel.data.spec import ListFeatures, from_schema
+from tfrank_sel.data.formats import FORMATS, Columns, Part, records as parsed_records, rows
+from tfrank_sel.data.schema import Schema, from_schema
 from tfrank_sel.features import MISSING_INTEGER, means_missing
 from tfrank_sel.locks import created
 from tfrank_sel.pipelines.export.requests import request
-from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.refusals import received
 
 QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
@@ -74,7 +70,7 @@ class SequenceSchema(Schema):
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs of the signature `predict` of the model, by name."""
-        mask = stored_lists.inputs_spec(self.spec)["mask"]
+        mask = tf.TensorSpec([None, None], tf.bool)
         return {**{x.name: x for x in typed.structure(self.served).values()}, "mask": mask}
 
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
@@ -247,9 +243,9 @@ def requests(patterns: Sequence[str], layout: SequenceSchema, count: int) -> lis
         layout: Schema of a list.
         count: Number of lists.
     """
-    reader = SequenceExampleReader(layout.columns)
+    reader = FORMATS["sequence-example"](layout.columns)
     read = (unit for file in _files(patterns) for unit in reader.lists(Part(file), layout))
-    lists = (x for found in read if isinstance(found, Lists) for x in found if len(x.labels))
+    lists = (x for found in read if isinstance(found, data.Lists) for x in found if len(x.labels))
     return [request(unit, layout) for unit in itertools.islice(lists, count)]
 
 
@@ -275,4 +271,4 @@ def _sequence_example(given: data.ItemList) -> bytes:
     }
     text, number = tf.io.FixedLenFeature([], tf.string), tf.io.FixedLenFeature([], tf.float32)
     items: dict[str, Any] = {LABEL: number, DOC_ID: text, **dict.fromkeys(numbers, number)}
-    return writing.serialize_sequence_example(values, ListFeatures(items, {QUERY_ID: text}))
+    return writing.serialize_sequence_example(values, data.ListFeatures(items, {QUERY_ID: text}))
