@@ -157,10 +157,9 @@ class Clicks(Section):
                 raise refusal(f"needs `position`, if `{name}` is named", "no position")
         if self.position is None and self.method == "auto":
             return self
-        try:
-            models = roads.load("clicks", "it", "models")
-        except ImportError as error:
-            raise ValueError(str(error)) from error
+        if not roads.exists("clicks"):
+            raise refusal("needs tfrank_sel.clicks", "an installation that leaves it out")
+        models = roads.load("clicks", "the section `clicks`", "models")
         if self.method in models.OF_SESSIONS and self.session is None:
             raise refusal(f"`session` must be named for {self.method}", "no session")
         return self
