@@ -13,13 +13,11 @@ import pytest
 # looking for garbage every 700 objects, of which TensorFlow makes many, takes a sixth of the time
 gc.set_threshold(20_000, 20, 20)
 
+# mistakes on purpose, for mypy and pyright
+collect_ignore = ["tests/wrong_calls.py"]
 # TFX has an environment of its own: `make test-tfx`
 if importlib.util.find_spec("tfx") is None:
-    collect_ignore = ["tfrank_sel/pipelines/tfx", "tests/tfx"]
-else:
-    collect_ignore = []
-# mistakes on purpose, for mypy and pyright
-collect_ignore.append("tests/wrong_calls.py")
+    collect_ignore += ["tfrank_sel/pipelines/tfx", "tests/tfx"]
 # nor is Java where other tests run: `make test-engines`
 if not (pathlib.Path(__file__).parent / "build/engines/installed").exists():
     collect_ignore.append("tests/engines")

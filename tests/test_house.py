@@ -139,7 +139,6 @@ CONVERTED = {
         "clicks/correction.py",
         "clicks/log.py",
         "clicks/models.py",
-        "metrics/trec.py",
         "models/als/blocks.py",
         "models/als/interactions.py",
         "models/recalibrated.py",
@@ -147,6 +146,7 @@ CONVERTED = {
         "pipelines/analysis/sketches.py",
         "pipelines/evaluation/evaluation.py",
         "training/trees.py",
+        "trec/runs.py",
     },
     # made data, decimals of a request, cells of a page
     "astype": {"data/synthetic.py", "pipelines/export/requests.py", "serving/rest/page.py"},
@@ -157,10 +157,10 @@ CONVERTED = {
         "data/stores.py",
         "export/inputs.py",
         "export/recommenders.py",
-        "metrics/__main__.py",
         "pipelines/commands/runs.py",
         "serving/__main__.py",
         "serving/engine/interleaving.py",
+        "trec/__main__.py",
     },
 }
 

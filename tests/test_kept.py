@@ -86,7 +86,8 @@ def table(tmp_path_factory) -> dict[str, Kept]:
 
 NAMES = (
     *("factoriser", "cache", "schema", "letor", "text"),
-    *("version", "release", "deployment", "backup", "propensities"),
+    *("version", "release", "deployment", "backup"),
+    "propensities",
 )
 
 

@@ -156,7 +156,7 @@ def probe() -> None:
         told[RANK] = ran(f"{RANK}{port}")
     shape = factorised()
     imported = sorted(sys.modules.keys() & {"keras", "tensorflow"})
-    wrong = ran("tfrank-sel-metrics evaluate --qrels qrels.txt --run run.txt")
+    wrong = ran("tfrank-sel-serving serve --model-base-path models")
     print(json.dumps([told, shape, imported, wrong, [*refused()]]))
 
 

@@ -27,14 +27,14 @@ EXPORTS = {
     },
     "tfrank_sel.data": {
         "tfrank_sel.data": (
-            "batching elwc formats frames letor packed parsing requests schema sequences synthetic "
-            "writing"
+            "arrays batching elwc formats frames letor packed parsing requests schema sequences "
+            "stores synthetic table trec typed writing"
         ),
         "tfrank_sel.data.batching": "batches bucket_edges head list_sizes split_segments top",
         "tfrank_sel.data.cache": "Cache",
         "tfrank_sel.data.formats": "read",
-        "tfrank_sel.data.lists": "ItemList",
-        "tfrank_sel.data.rejections": "InputError",
+        "tfrank_sel.data.lists": "ItemList Lists",
+        "tfrank_sel.data.rejections": "InputError Rejected",
         "tfrank_sel.data.schema": "Schema",
         "tfrank_sel.data.sequences": "Sequences",
         "tfrank_sel.data.spec": "FeatureSpec ListFeatures",
@@ -48,10 +48,9 @@ EXPORTS = {
         "tfrank_sel.estimator.ranker": "Ranker",
     },
     "tfrank_sel.export": {
-        "tfrank_sel.export.engines": "search_engine",
-        "tfrank_sel.export.onnx_format": "onnx",
         "tfrank_sel.export.recommenders": "factorization next_items",
         "tfrank_sel.export.releases": "publish remove_old roll_back versions",
+        "tfrank_sel.export.runtimes": "onnx search_engine",
         "tfrank_sel.export.saved_model": "check_servable",
         "tfrank_sel.export.signatures": "PADDING_SCORE dense_inputs export",
     },
@@ -115,10 +114,9 @@ EXPORTS = {
         ),
     },
     "tfrank_sel.metrics": {
-        "tfrank_sel.metrics": "averaging ties",
+        "tfrank_sel.metrics": "averaging significance ties",
         "tfrank_sel.metrics.base": "BinaryMetric ComparingMetric ListwiseMetric RankedMetric",
         "tfrank_sel.metrics.calibration": "BrierScore ECE ItemMetric LogitNorm PCOC Reliability",
-        "tfrank_sel.metrics.comparison": "compare",
         "tfrank_sel.metrics.correlation": "ARP AUC BPref KendallTau OPA SpearmanRho",
         "tfrank_sel.metrics.diversity": (
             "AlphaDCG AlphaNDCG DiversityMetric PrecisionIA SubtopicRecall"
@@ -128,13 +126,13 @@ EXPORTS = {
         "tfrank_sel.metrics.ranked": (
             "DCG ERR Hits MAP MRR NDCG PWA Precision RBP RPrecision Recall"
         ),
+        "tfrank_sel.metrics.runs": "comb_sum compare reciprocal_rank_fusion",
         "tfrank_sel.metrics.selective": (
             "ExcessError RegionAbsoluteError RegionDivergence by_region quantile_edges"
         ),
-        "tfrank_sel.metrics.trec": "comb_sum reciprocal_rank_fusion",
     },
     "tfrank_sel.models": {
-        "tfrank_sel.models": "als",
+        "tfrank_sel.models": "als boosted_trees",
         "tfrank_sel.models.boosted_trees": "BoostedTrees",
         "tfrank_sel.models.ensemble": "Ensemble",
         "tfrank_sel.models.explanation": "Contributions explain",
@@ -160,6 +158,25 @@ EXPORTS = {
         ),
         "tfrank_sel.objectives.derivatives": "Derivatives",
     },
+    "tfrank_sel.pipelines": {
+        "tfrank_sel.pipelines": "candidates",
+        "tfrank_sel.pipelines.analysis.drift": "anomalies",
+        "tfrank_sel.pipelines.analysis.gates": "GateError failures",
+        "tfrank_sel.pipelines.analysis.statistics": "DataSplit Statistics Summary",
+        "tfrank_sel.pipelines.analysis.step": "check_named",
+        "tfrank_sel.pipelines.configuration": "Configuration ConfigurationError load",
+        "tfrank_sel.pipelines.configuration.data": "Gates",
+        "tfrank_sel.pipelines.configuration.training": "Settings",
+        "tfrank_sel.pipelines.console": "Activity Progress",
+        "tfrank_sel.pipelines.evaluation.blessing": "Blessing Rules bless",
+        "tfrank_sel.pipelines.evaluation.evaluation": "MetricComparison evaluate",
+        "tfrank_sel.pipelines.evaluation.saved": "SavedScorer",
+        "tfrank_sel.pipelines.ingestion.inputs": "Job columns",
+        "tfrank_sel.pipelines.learning.preparation": "prepared",
+        "tfrank_sel.pipelines.push.step": "side_by_side",
+        "tfrank_sel.pipelines.reporting.tables": "comparison_table",
+        "tfrank_sel.pipelines.run.results": "Run open_run",
+    },
     "tfrank_sel.plots": {
         "tfrank_sel.plots.axes": "draw_link draw_loss draw_reliability",
     },
@@ -179,6 +196,16 @@ EXPORTS = {
     },
     "tfrank_sel.serving": {
         "tfrank_sel.serving": "client deployment",
+    },
+    "tfrank_sel.training": {
+        "tfrank_sel.training.callbacks": "Hooks",
+        "tfrank_sel.training.candidates": "Candidate",
+        "tfrank_sel.training.fitting": "StartError train",
+        "tfrank_sel.training.lists": "PreparedLists",
+    },
+    "tfrank_sel.trec": {
+        "tfrank_sel.trec.comparison": "Comparison compare",
+        "tfrank_sel.trec.runs": "comb_sum evaluate measures reciprocal_rank_fusion",
     },
 }
 REGISTERED = {

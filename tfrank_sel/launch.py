@@ -24,7 +24,7 @@ def run(package: str) -> None:
 # the entry points, of setup.cfg
 clicks = functools.partial(run, "tfrank_sel.clicks")
 engine = functools.partial(run, "tfrank_sel.engines")
-metrics = functools.partial(run, "tfrank_sel.metrics")
+metrics = functools.partial(run, "tfrank_sel.trec")
 migrate = functools.partial(run, "tfrank_sel.migration")
 pipelines = functools.partial(run, "tfrank_sel.pipelines")
 serving = functools.partial(run, "tfrank_sel.serving")

@@ -61,8 +61,9 @@ def make(folder: pathlib.Path) -> None:
     factorizer = RGFactorizer(num_factors=3, sweeps=2, regularization=0.1, num_threads=1, seed=0)
     factorizer.fit(PAIRS)
     factorizer.save(folder / "factorizer")
-    positions, ends = np.arange(1, 9), np.linspace(1.0, 0.2, 8)
-    Propensities(positions, ends, 0.9 * ends, 1.1 * ends, "pbm").save(folder / "propensities")
+    ends = np.linspace(1.0, 0.2, 8)
+    made = Propensities(np.arange(1, 9), ends, 0.9 * ends, 1.1 * ends, "pbm")
+    made.save(folder / "propensities")
     inputs = {"features": np.ones([2, 3, 2], np.float32), "mask": np.ones([2, 3], bool)}
     Cache.write([(inputs, np.ones([2, 3], np.float32))], folder / "cache")
     np.savez(

@@ -21,9 +21,9 @@ of_our_files = pytest.mark.skipif(
 )
 
 
-def contents(file: str) -> dict[str, Any]:
+def contents(file: str, folder: pathlib.Path = pathlib.Path(__file__).parent) -> dict[str, Any]:
     """What a file of vectors holds."""
-    folder = pathlib.Path(os.environ.get("GOLDEN_DIR", pathlib.Path(__file__).parent))
+    folder = pathlib.Path(os.environ.get("GOLDEN_DIR", folder))
     vectors: dict[str, Any] = json.loads((folder / file).read_text())
     return vectors
 

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import links, metrics
-from tfrank_sel.metrics import trec
 from tfrank_sel.ops import ranking
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -119,13 +118,6 @@ def test_a_ranked_metric_reads_scores_above_a_threshold() -> None:
         *((functools.partial(metrics.quantile_edges, [1.0], x), "regions") for x in (None, 2.5, 1)),
         *((functools.partial(metrics.trec_eval, x), "cutoffs") for x in (5, None, "5", [0])),
         *((functools.partial(metrics.tfr, x), "cutoffs") for x in (5, None, [2.5])),
-        *((functools.partial(trec.measures, x), "names") for x in (5, None, "map", [None])),
-        *((functools.partial(metrics.reciprocal_rank_fusion, x), "runs") for x in (5, None, {})),
-        *((functools.partial(metrics.reciprocal_rank_fusion, [], x), "k") for x in (None, "1", -1)),
-        *((functools.partial(metrics.comb_sum, x), "runs") for x in (5, None, "run.txt")),
-        *((functools.partial(metrics.comb_sum, [{}], x), "weights") for x in (3.0, ["a"], [-1.0])),
-        *((functools.partial(trec.evaluate, x, {}, []), "qrels") for x in (None, {"q": 5})),
-        (functools.partial(trec.evaluate, {"q": {"a": "x"}}, {"q": {}}, [metrics.MRR()]), "qrels"),
     ],
 )
 def test_a_wrong_argument_of_a_function_is_refused_by_name(

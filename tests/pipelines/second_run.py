@@ -35,7 +35,6 @@ SMALL = {
     "features": {"x": "number", "y": "number"},
     "data.split": [60.0, 20.0, 20.0],
 }
-CLICKS = {"clicks.position": "position", "clicks.session": "session", "clicks.method": "pbm"}
 SECTIONS = {type(getattr(Configuration(), name)) for name in Configuration.model_fields} - {
     dict,
     list,
@@ -61,23 +60,6 @@ def graded(folder: Path, seed: int = 0) -> str:
             shop, weight = "ab"[query % 2], 1 + item % 2
             lines.append(f"q{query},d{item},{label},{x:.4f},{y:.4f},{market},{shop},{weight}")
     path = folder / f"{seed}.csv"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
-
-
-def clicked(folder: Path, seed: int = 0) -> str:
-    """A log of clicks on few queries, which recur."""
-    random = np.random.default_rng(seed)
-    lines = ["session,query_id,doc_id,position,relevance,x,y"]
-    for session in range(600):
-        query = int(random.integers(40))
-        x = np.random.default_rng(query).normal(size=8)
-        order = np.argsort(random.normal(size=8) - x)[:6]
-        for position, item in enumerate(order, 1):
-            click = int(random.random() < 1 / position / (1 + np.exp(-2 * x[item])))
-            where = f"{seed}_{session},q{query},d{query}_{item},{position}"
-            lines.append(f"{where},{click},{x[item]:.5f},{position % 2}")
-    path = folder / f"clicks{seed}.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
 

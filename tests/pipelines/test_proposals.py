@@ -1,4 +1,4 @@
-"""What `config` proposes of a table: roles of columns, and the correction of clicks."""
+"""What `config` proposes of a table: roles of columns."""
 
 import tomllib
 
@@ -85,23 +85,6 @@ def test_few_queries_and_columns_that_differ_once_are_of_items(log, tmp_path):
     few = {name: x[: 19 * SIZE] for name, x in log.items()}
     found, _ = config(tmp_path, without(few, "position", "row_id"), "--query", "session")
     assert "query" not in str(found["features"]["words"])
-
-
-@pytest.mark.parametrize("query", ["session", "query"])
-def test_the_correction_of_clicks_is_proposed_for_a_log_of_impressions(log, tmp_path, query):
-    found, text = config(tmp_path, log, "--query", query)
-    assert found["data"]["query"] == "query"
-    roles = {"position": "position", "session": "session"}
-    assert {x: found["clicks"][x] for x in roles} == roles
-    assert found["features"] == {
-        "price": "number",
-        "brand_id": {"type": "category", "dtype": "int64"},
-        "words": {"type": "number", "of": "query"},
-        "paid": "number",
-    }
-    told = " ".join(text.split("\n# ")).replace("\n", " ")
-    assert "Proposed, since clicked is 0 or 1, position the place of an item" in told
-    assert "device is omitted: it is of session; labels are one for each query and item" in told
 
 
 @pytest.mark.parametrize(

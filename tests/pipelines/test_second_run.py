@@ -8,17 +8,14 @@ import typing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from pyarrow import parquet
 from typer.testing import CliRunner
 
 from tests.pipelines import second_run
-from tests.pipelines.second_run import CLICKS, clicked, configured, graded, results
+from tests.pipelines.second_run import configured, graded, results
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import Configuration, load
 from tfrank_sel.pipelines.configuration.data import Gate
-from tfrank_sel.pipelines.ingestion.findings import hash_of, split_of
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.run.plan import Plan, state
@@ -272,25 +269,6 @@ def test_an_interrupt_in_any_part_changes_nothing(first, tmp_path, monkeypatch, 
     second_run.run(configured(**files), output)
     one, other = told(output), told(folder / "out")
     assert one == other
-
-
-@pytest.mark.long
-def test_a_continued_log_has_the_value_of_its_own_sessions(tmp_path):
-    files = [clicked(tmp_path, seed) for seed in (1, 2)]
-    keys = {**CLICKS, "blessing.clicks_margin": 9.0}
-    second_run.run(configured(**keys, **{"data.data": files[:1]}), tmp_path / "1")
-    sets = {"data.data": files[1:], "data.continue_from": str(tmp_path / "1")}
-    with second_run.recorded() as reads:
-        second_run.run(configured(**keys, **sets), tmp_path / "2")
-    for name, found in reads.items():
-        assert not [x for x in found if not is_of(x, read_by(STEPS[name]) | BESIDE)], name
-    evaluated = json.loads((tmp_path / "2" / "evaluate" / "metrics.json").read_text())["clicks"]
-    shown = parquet.read_table(tmp_path / "2" / "ingest" / "clicks" / "shown.parquet")
-    split = [split_of(hash_of(x), SHARES) == "test" for x in shown["query"].to_pylist()]
-    logged = np.array(shown["click"])[split].sum() / len({*np.array(shown["session"])[split]})
-    assert evaluated["clicks per session"]["baseline"] == pytest.approx(logged)
-    checks = json.loads((tmp_path / "2" / "push" / "blessing.json").read_text())["checks"]
-    assert any(x["told"].startswith("clicks per session") for x in checks)
 
 
 @pytest.mark.long

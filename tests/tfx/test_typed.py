@@ -163,7 +163,7 @@ def run(tmp_path_factory, trained):
         return trained[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "train", kept)
+        patch.setattr("tfrank_sel.pipelines.tfx.training.train", kept)
         return run_over(made, folder)
 
 

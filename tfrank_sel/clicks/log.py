@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.data import formats
+from tfrank_sel.data import InputError, Rejected, formats
 from tfrank_sel.data.arrays import encoded, exact
-from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.table import Table, is_id, of_frame, readable
 from tfrank_sel.refusals import received, refusal
 

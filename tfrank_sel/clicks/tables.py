@@ -12,10 +12,9 @@ from tfrank_sel.clicks import ubi
 from tfrank_sel.clicks.correction import labels
 from tfrank_sel.clicks.log import Floats, Log, read
 from tfrank_sel.clicks.propensities import Propensities
-from tfrank_sel.data import formats
+from tfrank_sel.data import InputError, Rejected, formats
 from tfrank_sel.data.arrays import encoded
 from tfrank_sel.data.formats import Table
-from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.table import identifier, tell_partners
 from tfrank_sel.refusals import received, refusal
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tfrank_sel.data import arrays, formats
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data import InputError, arrays, formats
 from tfrank_sel.data.table import TEXT, shown
 from tfrank_sel.refusals import received
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         stores as stores,
         synthetic as synthetic,
         table as table,
+        trec as trec,
         typed as typed,
         writing as writing,
     )
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     )
     from tfrank_sel.data.cache import Cache as Cache
     from tfrank_sel.data.formats import read as read
-    from tfrank_sel.data.lists import ItemList as ItemList
-    from tfrank_sel.data.rejections import InputError as InputError
+    from tfrank_sel.data.lists import ItemList as ItemList, Lists as Lists
+    from tfrank_sel.data.rejections import InputError as InputError, Rejected as Rejected
     from tfrank_sel.data.schema import Schema as Schema
     from tfrank_sel.data.sequences import Sequences as Sequences
     from tfrank_sel.data.spec import FeatureSpec as FeatureSpec, ListFeatures as ListFeatures

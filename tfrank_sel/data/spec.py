@@ -25,7 +25,6 @@ _NO_IDENTIFIER = re.compile(rb"[^A-Za-z0-9_]|^[0-9_]|U(?=_[0-9A-F]{2})")
 _ESCAPED_OR_CAPITAL = re.compile(r"U_[0-9A-F]{2}|[A-Z]")
 # Functions of TensorFlow have no arguments of these names, and the mask is a separate input.
 _RESERVED = (*keyword.kwlist, "self", "mask")
-ITEMS = "##SEQUENCE##"
 
 
 @register
@@ -289,41 +288,3 @@ def of_input_name(name: str) -> str:
     """
     octets = re.sub(rb"U_([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), name.encode())
     return octets.decode("utf-8", "replace")
-
-
-if TYPE_CHECKING:
-    from tensorflow_metadata.proto.v0 import schema_pb2
-
-
-def from_schema(schema: "schema_pb2.Schema") -> ListFeatures:
-    """Returns the features of lists that a schema of tensorflow-metadata describes.
-
-    A feature with a shape is a `tf.io.FixedLenFeature` without default. Any other is a
-    `VarLenFeature`, or a `RaggedFeature` if the schema sets `represent_variable_length_as_ragged`.
-
-    Args:
-        schema: The schema, in the form that TFX uses for `tf.train.SequenceExample`: features of
-            the query are at the top level, and those of the items in the struct `##SEQUENCE##`.
-
-    Raises:
-        ValueError: If there is no feature of items.
-    """
-    structs = [field for field in schema.feature if field.name == ITEMS]
-    if not structs:
-        names = [field.name for field in schema.feature]
-        raise refusal(f"`schema` must have the struct {ITEMS!r}", names)
-    return ListFeatures(
-        items={field.name: _kind(schema, field) for field in structs[0].struct_domain.feature},
-        context={
-            field.name: _kind(schema, field) for field in schema.feature if field.name != ITEMS
-        },
-    )
-
-
-def _kind(schema: Any, field: Any) -> Any:
-    dtype = {1: tf.string, 2: tf.int64, 3: tf.float32}[field.type]  # BYTES, INT, FLOAT
-    if field.HasField("shape"):
-        return tf.io.FixedLenFeature([dim.size for dim in field.shape.dim], dtype)
-    if schema.represent_variable_length_as_ragged:
-        return tf.io.RaggedFeature(dtype)
-    return tf.io.VarLenFeature(dtype)

@@ -20,7 +20,7 @@ from tfrank_sel import kept
 from tfrank_sel.data import InputError, arrays, formats, table as data_table
 from tfrank_sel.data.formats.text import fields
 from tfrank_sel.data.table import Table, shown
-from tfrank_sel.metrics.trec import FileError, read_qrels
+from tfrank_sel.data.trec import FileError, read_qrels
 from tfrank_sel.refusals import received
 
 _PAIR = ("query", "docid")  # columns of Quepid's CSV

@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 from tfrank_sel import lazy
 
 if TYPE_CHECKING:
-    from tfrank_sel.metrics import averaging as averaging, ties as ties
+    from tfrank_sel.metrics import (
+        averaging as averaging,
+        significance as significance,
+        ties as ties,
+    )
     from tfrank_sel.metrics.base import (
         BinaryMetric as BinaryMetric,
         ComparingMetric as ComparingMetric,
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
         LogitNorm as LogitNorm,
         Reliability as Reliability,
     )
-    from tfrank_sel.metrics.comparison import compare as compare
     from tfrank_sel.metrics.correlation import (
         ARP as ARP,
         AUC as AUC,
@@ -51,16 +54,17 @@ if TYPE_CHECKING:
         Recall as Recall,
         RPrecision as RPrecision,
     )
+    from tfrank_sel.metrics.runs import (
+        comb_sum as comb_sum,
+        compare as compare,
+        reciprocal_rank_fusion as reciprocal_rank_fusion,
+    )
     from tfrank_sel.metrics.selective import (
         ExcessError as ExcessError,
         RegionAbsoluteError as RegionAbsoluteError,
         RegionDivergence as RegionDivergence,
         by_region as by_region,
         quantile_edges as quantile_edges,
-    )
-    from tfrank_sel.metrics.trec import (
-        comb_sum as comb_sum,
-        reciprocal_rank_fusion as reciprocal_rank_fusion,
     )
 
 __getattr__, __dir__, __all__ = lazy.exported(__name__)

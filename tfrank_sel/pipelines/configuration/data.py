@@ -1,14 +1,12 @@
 """Sections on data: `data`, `clicks`, `gates` and `beam`."""
 
 import dataclasses
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
+from tfrank_sel import roads
 from tfrank_sel.arguments import Count, Natural, Positive, Share
-from tfrank_sel.clicks.correction import Correction
-from tfrank_sel.clicks.models import OF_SESSIONS
-from tfrank_sel.clicks.propensities import Method, Unconnected
 from tfrank_sel.features import whole
 from tfrank_sel.pipelines.configuration.section import (
     Names,
@@ -128,17 +126,21 @@ class Clicks(Section):
         "Name of the number of impressions, in a log of counts; each row is one if unset.",
         examples=["shown"],
     )
-    method: Method = key(
+    method: Literal[
+        "auto", "all_pairs", "none", "pbm", "additive", "ubm", "cascade", "dcm", "dbn"
+    ] = key(
         "auto",
         "Method that estimates the propensities of positions; auto takes the one that predicts "
         "held-out clicks best, which may be none.",
     )
-    unconnected: Unconnected = key(
+    unconnected: Literal["nearest", "drop"] = key(
         "nearest",
         "What becomes of positions that no clicked item connects to the largest group: each has "
         "the propensity of the nearest one, or its rows are left out.",
     )
-    correction: Correction = key("pooled", "Correction of the labels.")
+    correction: Literal["ips", "pooled", "doubly_robust"] = key(
+        "pooled", "Correction of the labels."
+    )
     least: Share = key(0.0, "Least propensity that divides clicks.")
 
     @property
@@ -153,7 +155,12 @@ class Clicks(Section):
         for name in ("session", "shown"):
             if getattr(self, name) is not None and self.position is None:
                 raise refusal(f"needs `position`, if `{name}` is named", "no position")
-        if self.method in OF_SESSIONS and self.session is None:
+        if self.position is None and self.method == "auto":
+            return self
+        if not roads.exists("clicks"):
+            raise refusal("needs tfrank_sel.clicks", "an installation that leaves it out")
+        models = roads.load("clicks", "the section `clicks`", "models")
+        if self.method in models.OF_SESSIONS and self.session is None:
             raise refusal(f"`session` must be named for {self.method}", "no session")
         return self
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import tensorflow as tf
 from pyarrow import parquet
 
-from tfrank_sel import clicks, metrics
+from tfrank_sel import metrics, roads
 from tfrank_sel.data import packed
 from tfrank_sel.data.table import tell_partners
 from tfrank_sel.metrics.significance import resampled
@@ -68,6 +68,7 @@ def compare(
         raise refusal("the scores of the model must be finite", score[~np.isfinite(score)][0])
     if len(positions := table["position"].unique()) < 2:
         raise UnknownValueError(f"all impressions of the split are at position {positions[0]}")
+    clicks = roads.load("clicks", "the section `clicks`")
     log = clicks.Log.of(table, session="session")
     loaded = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
     try:

@@ -9,9 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from tfrank_sel import clicks
-from tfrank_sel.clicks import tables
-from tfrank_sel.clicks.log import read
+from tfrank_sel import roads
 from tfrank_sel.commandline import told
 from tfrank_sel.data import InputError, arrays, arrow_types
 from tfrank_sel.data.formats import Table
@@ -29,7 +27,7 @@ _FIRST = 50_000
 
 def corrected(
     inputs: Inputs, settings: Clicks, folder: Path, tell: Callable[[str], object] = print
-) -> tuple[Inputs, clicks.Propensities, dict[str, Any]]:
+) -> tuple[Inputs, Any, dict[str, Any]]:
     """Writes the tables of a log with labels without position bias, one file for each split.
 
     The propensities are those of the training files, which are written, too. So are the log that
@@ -49,6 +47,9 @@ def corrected(
         InputError: If a file is no table or lacks a column, or the log does not identify the
             propensities.
     """
+    clicks, logs, tables = (
+        roads.load("clicks", "the section `clicks`", x) for x in ("", "log", "tables")
+    )
     columns = inputs.columns
     named = {"query": columns.query, "item": columns.doc_id, "click": columns.label}
     named |= {"position": settings.position, "session": settings.session, "shown": settings.shown}
@@ -61,7 +62,9 @@ def corrected(
     allowed, letters = inputs.allow_bad_lines, list[Rejected]()
     kept = letters if allowed else None  # or else the first one is the error
     figures = {
-        split: read(files, roles, optional=(), others=True, format=inputs.format, rejected=kept)
+        split: logs.read(
+            files, roles, optional=(), others=True, format=inputs.format, rejected=kept
+        )
         for split, files in paths.items()
     }
     rejected = findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)

@@ -267,6 +267,8 @@ def of_log(configuration: Configuration, files: Inputs) -> tuple[Configuration, 
     data, reader = configuration.data, files.reader
     if configuration.clicks.position or data.propensity or not isinstance(reader, TableReader):
         return configuration, ""
+    if not roads.exists("clicks"):
+        return configuration, ""
     sample, _ = reader.sampled(files.learned, files.columns.required)
     position = _named(sample, POSITIONS)
     session = next((x for x in (data.query, *SESSIONS) if _is_impression(sample, x, position)), "")

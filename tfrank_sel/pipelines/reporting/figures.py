@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
-from tfrank_sel.clicks import Propensities
 from tfrank_sel.pipelines.analysis.drift import GRADES
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.evaluation import Curve, MetricComparison
@@ -190,7 +189,7 @@ def shares(splits: Mapping[str, Statistics]) -> str:
     return _svg("Shares of labels by split", labels) + _svg("List sizes by split", list_sizes)
 
 
-def propensities(estimate: Propensities) -> str:
+def propensities(estimate: Any) -> str:
     """Draws the propensity of each position, with its interval."""
     return _svg("Propensity of each position, with 95 percent intervals", estimate.draw, width=4.8)
 

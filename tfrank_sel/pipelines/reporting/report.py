@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfrank_sel import data, metrics
-from tfrank_sel.clicks import Propensities
+from tfrank_sel import data, metrics, roads
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
 from tfrank_sel.ops.ranking import gain_arguments
@@ -61,7 +60,9 @@ def write(run: "Run", mark: str) -> Path:
     champion = judged["champion"] and Evaluation.of(judged["champion"])
     above = run.settings.gain
     log = run.output / "ingest" / "clicks" / PROPENSITIES
-    propensities = Propensities.load(log) if log.exists() else None
+    propensities = None
+    if log.exists():
+        propensities = roads.load("clicks", "the section `clicks`").Propensities.load(log)
     statistics = {name: split.statistics for name, split in splits.items()}
     page = pages.render(
         "report.html.jinja",

@@ -16,11 +16,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 
 from tfrank_sel.commandline import Application, Version, tell
-from tfrank_sel.pipelines.analysis.gates import GateError
+from tfrank_sel.pipelines import Configuration, ConfigurationError, GateError, Progress
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import CONFIG, MODULE, SET, Given, keys
-from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
-from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.refusals import received
 from tfrank_sel.terminal import Terminal
 
@@ -81,7 +79,7 @@ def run(
     console.print(f"TFX and Beam log to {log}")
     with _logged(log):
         with console.status("loading TFX"):
-            from tfrank_sel.pipelines.reporting import tables
+            from tfrank_sel.pipelines import comparison_table
             from tfrank_sel.pipelines.tfx import local
         composed = _composed(
             configuration,
@@ -94,7 +92,7 @@ def run(
             beam_options=beam_option,
         )
         outcome = local.run(composed, metadata, Progress(console))
-    console.print(tables.comparison_table(outcome.overall, outcome.against))
+    console.print(comparison_table(outcome.overall, outcome.against))
     if outcome.version is None:
         tell(f"Not pushed: {'; '.join(outcome.objections)}")
         raise typer.Exit(3)
@@ -135,7 +133,7 @@ def _composed(
     configuration: Configuration, data: Any, root: str, serving: str, **options: Any
 ) -> Any:
     """The pipeline of a configuration; folders and further options are those of `pipeline`."""
-    from tfrank_sel.pipelines.ingestion.inputs import columns
+    from tfrank_sel.pipelines import columns
     from tfrank_sel.pipelines.learning import instantiate
     from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
@@ -166,13 +164,12 @@ def _loaded(given: Given) -> Configuration:
 def _synthesise(output: Path, seed: int) -> Path:
     """Writes synthetic lists, and one of the queries as a LETOR file to test the server."""
     from tfrank_sel.data import letor, synthetic
-    from tfrank_sel.pipelines.files import folders
     from tfrank_sel.pipelines.tfx import sequences
 
     made = list(synthetic.lists(SYNTHETIC_LISTS, max_list_size=SYNTHETIC_LIST_SIZE, seed=seed))
     sequences.write(output / "data" / "lists.tfrecord", made)
     tried = next(item_list for item_list in made if len(item_list.labels) == SYNTHETIC_LIST_SIZE)
-    folders.write_text(output / "one_query.txt", letor.text(tried))
+    (output / "one_query.txt").write_text(letor.text(tried), encoding="utf-8")
     return output / "data"
 
 

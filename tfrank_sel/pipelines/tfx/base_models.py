@@ -12,7 +12,7 @@ from tfx.utils import io_utils
 
 from tfrank_sel import data, models
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines import Statistics
 from tfrank_sel.refusals import received
 
 MODEL, SCALING = "model.keras", "scaling.json"

@@ -18,10 +18,7 @@ from tfx.v1.dsl.components import (
 )
 
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules, bless
-from tfrank_sel.pipelines.evaluation.evaluation import evaluate
-from tfrank_sel.pipelines.evaluation.saved import SavedScorer
-from tfrank_sel.pipelines.push.step import side_by_side
+from tfrank_sel.pipelines import Blessing, Rules, SavedScorer, bless, evaluate, side_by_side
 from tfrank_sel.pipelines.tfx.sequences import SequenceExamples, SequenceSchema, pattern, records
 
 _log = logging.getLogger(__name__)

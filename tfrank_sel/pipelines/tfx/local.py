@@ -13,8 +13,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 from tfx import v1 as tfx
 
-from tfrank_sel.pipelines.console import Activity, Progress
-from tfrank_sel.pipelines.evaluation.evaluation import MetricComparison
+from tfrank_sel.pipelines import Activity, MetricComparison, Progress
 
 _COMPONENT = re.compile(r"Component (\S+) is (running|finished)\.")
 

@@ -8,11 +8,8 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.analysis.gates import WARN_ALL
+from tfrank_sel.pipelines import ConfigurationError, Gates, Rules
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.configuration import ConfigurationError
-from tfrank_sel.pipelines.configuration.data import FAIL, Gates
-from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.tfx.evaluation import Evaluator
 from tfrank_sel.pipelines.tfx.infra_validation import InfraValidator
 from tfrank_sel.pipelines.tfx.scaling import Scaling
@@ -32,7 +29,7 @@ def pipeline(
     columns: Columns | None = None,
     most_milliseconds: float = 1000.0,
     warm_start: bool = False,
-    gates: Gates = WARN_ALL,
+    gates: Gates | None = None,
     name: str = "ranker",
     metadata: str | None = None,
     beam_options: Sequence[str] = (),
@@ -68,6 +65,7 @@ def pipeline(
         ValueError: If the loss or the function of the candidate cannot be imported by name, or the
             action of `range` or `domain` is "fail".
     """
+    gates = gates or Gates()
     _check(gates)
     columns = columns or Columns()
     columns_config = json.dumps(columns.get_config())
@@ -169,6 +167,6 @@ def pipeline(
 def _check(gates: Gates) -> None:
     """Raises an error for a "fail" gate that no component of the pipeline checks."""
     for rule in ("range", "domain"):
-        if any(gates.of(rule, name).action == FAIL for name in ("", *gates.features)):
+        if any(gates.of(rule, name).action == "fail" for name in ("", *gates.features)):
             reason = "must not be 'fail': ExampleValidator only reports these anomalies"
             raise ConfigurationError(f"gates.{rule}", reason)

@@ -23,14 +23,18 @@ from tfx.v1.dsl.components import (
 )
 
 from tfrank_sel import models
-from tfrank_sel.data.lists import Lists
+from tfrank_sel.data import Lists
 from tfrank_sel.data.schema import Columns, Schema
-from tfrank_sel.pipelines.analysis import drift, gates as gating
-from tfrank_sel.pipelines.analysis.gates import GateError
-from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
-from tfrank_sel.pipelines.analysis.step import check_named
-from tfrank_sel.pipelines.configuration.data import Gates
-from tfrank_sel.pipelines.learning.preparation import prepared
+from tfrank_sel.pipelines import (
+    GateError,
+    Gates,
+    Statistics,
+    Summary,
+    anomalies,
+    check_named,
+    failures,
+    prepared,
+)
 from tfrank_sel.pipelines.runners import beams
 from tfrank_sel.pipelines.tfx import base_models
 from tfrank_sel.pipelines.tfx.sequences import PARSED_AT_ONCE, SequenceSchema, pattern
@@ -136,16 +140,16 @@ def check(
     """
     train = by_split["train"]
     check_named(gates, label, [x for x in (train, reference) if x])
-    anomalies = {
-        split: drift.anomalies(train, statistics, label=label, gates=gates)
+    by_name = {
+        split: anomalies(train, statistics, label=label, gates=gates)
         for split, statistics in by_split.items()
         if split != "train"
     }
     if reference is not None:
         of = "the champion's training"
-        anomalies["train"] = drift.anomalies(reference, train, of=of, label=label, gates=gates)
-    for split, of_split in anomalies.items():
+        by_name["train"] = anomalies(reference, train, of=of, label=label, gates=gates)
+    for split, of_split in by_name.items():
         for anomaly in of_split:
             _log.info("%s: %s", split, anomaly)
-    if failures := gating.failures(anomalies):
-        raise GateError(failures)
+    if lines := failures(by_name):
+        raise GateError(lines)

@@ -17,19 +17,16 @@ from tfx.utils import io_utils
 
 from tfrank_sel import data
 from tfrank_sel.data import parsing, typed, writing
-from tfrank_sel.data.formats import Columns, Part, records as parsed_records, rows
-from tfrank_sel.data.formats.binary import SequenceExampleReader
-from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.formats import FORMATS, Columns, Part, records as parsed_records, rows
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.data.spec import ListFeatures, from_schema
 from tfrank_sel.features import MISSING_INTEGER, means_missing
 from tfrank_sel.locks import created
 from tfrank_sel.pipelines.export.requests import request
-from tfrank_sel.pipelines.ingestion import stored_lists
-from tfrank_sel.refusals import received
+from tfrank_sel.refusals import received, refusal
 
 QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
 PARSED_AT_ONCE = 64
+_ITEMS = "##SEQUENCE##"  # the struct of the features of items
 
 _KINDS = {dtype: kind for kind, dtype in parsed_records.DTYPES.items()}
 
@@ -60,7 +57,7 @@ class SequenceSchema(Schema):
             tfrank_sel.data.InputError: If a named column is missing in the schema, or there is no
                 feature to rank by.
         """
-        stored_features = from_schema(proto)
+        stored_features = list_features(proto)
         kinds = _kinds(stored_features.items), _kinds(stored_features.context)
         layout = parsed_records.schema_of(kinds, columns, "the schema")
         return cls(layout.features, layout.context, columns, kinds)
@@ -74,7 +71,7 @@ class SequenceSchema(Schema):
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs of the signature `predict` of the model, by name."""
-        mask = stored_lists.inputs_spec(self.spec)["mask"]
+        mask = tf.TensorSpec([None, None], tf.bool)
         return {**{x.name: x for x in typed.structure(self.served).values()}, "mask": mask}
 
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
@@ -247,9 +244,9 @@ def requests(patterns: Sequence[str], layout: SequenceSchema, count: int) -> lis
         layout: Schema of a list.
         count: Number of lists.
     """
-    reader = SequenceExampleReader(layout.columns)
+    reader = FORMATS["sequence-example"](layout.columns)
     read = (unit for file in _files(patterns) for unit in reader.lists(Part(file), layout))
-    lists = (x for found in read if isinstance(found, Lists) for x in found if len(x.labels))
+    lists = (x for found in read if isinstance(found, data.Lists) for x in found if len(x.labels))
     return [request(unit, layout) for unit in itertools.islice(lists, count)]
 
 
@@ -275,4 +272,38 @@ def _sequence_example(given: data.ItemList) -> bytes:
     }
     text, number = tf.io.FixedLenFeature([], tf.string), tf.io.FixedLenFeature([], tf.float32)
     items: dict[str, Any] = {LABEL: number, DOC_ID: text, **dict.fromkeys(numbers, number)}
-    return writing.serialize_sequence_example(values, ListFeatures(items, {QUERY_ID: text}))
+    return writing.serialize_sequence_example(values, data.ListFeatures(items, {QUERY_ID: text}))
+
+
+def list_features(schema: schema_pb2.Schema) -> data.ListFeatures:
+    """Returns the features of lists that a schema of tensorflow-metadata describes.
+
+    A feature with a shape is a `tf.io.FixedLenFeature` without default. Any other is a
+    `VarLenFeature`, or a `RaggedFeature` if the schema sets `represent_variable_length_as_ragged`.
+
+    Args:
+        schema: The schema, in the form that TFX uses for `tf.train.SequenceExample`: features of
+            the query are at the top level, and those of the items in the struct `##SEQUENCE##`.
+
+    Raises:
+        ValueError: If there is no feature of items.
+    """
+    structs = [field for field in schema.feature if field.name == _ITEMS]
+    if not structs:
+        names = [field.name for field in schema.feature]
+        raise refusal(f"`schema` must have the struct {_ITEMS!r}", names)
+    return data.ListFeatures(
+        items={field.name: _type_of(schema, field) for field in structs[0].struct_domain.feature},
+        context={
+            field.name: _type_of(schema, field) for field in schema.feature if field.name != _ITEMS
+        },
+    )
+
+
+def _type_of(schema: Any, field: Any) -> Any:
+    dtype = {1: tf.string, 2: tf.int64, 3: tf.float32}[field.type]  # BYTES, INT, FLOAT
+    if field.HasField("shape"):
+        return tf.io.FixedLenFeature([dim.size for dim in field.shape.dim], dtype)
+    if schema.represent_variable_length_as_ragged:
+        return tf.io.RaggedFeature(dtype)
+    return tf.io.VarLenFeature(dtype)

@@ -12,13 +12,10 @@ from tfx.v1.components import FnArgs
 
 from tfrank_sel import data, export, models
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.configuration.training import Settings
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.tfx import base_models, sequences
-from tfrank_sel.training import fitting
-from tfrank_sel.training.callbacks import Hooks
-from tfrank_sel.training.candidates import Candidate
-from tfrank_sel.training.lists import PreparedLists
+from tfrank_sel.training import Hooks, PreparedLists, StartError, train
 
 WARM_UP_LISTS = 4
 
@@ -43,18 +40,18 @@ def run_fn(fn_args: FnArgs) -> None:
     layout = sequences.SequenceSchema.load(os.path.dirname(fn_args.schema_path), columns)
     base = fn_args.base_model and os.path.dirname(fn_args.base_model)
     start = base and base_models.model(base)
-    train, held_out = (sequences.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
+    learning, held_out = (sequences.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
     with tempfile.TemporaryDirectory() as folder:
         learned, measured = (
             records.batch(sequences.PARSED_AT_ONCE).map(layout.inputs)
-            for records in (train, held_out)
+            for records in (learning, held_out)
         )
         prepared = PreparedLists(learned, measured, settings, Path(folder) / "prepared")
         preparation = models.Preparation.from_config(hyperparameters["preparation"])
         hooks = Hooks(_log.info, optimizer=instantiate.optimizer, logs=fn_args.model_run_dir)
         try:
-            trained = fitting.train(candidate, preparation, prepared, settings, hooks, start=start)
-        except fitting.StartError as error:
+            trained = train(candidate, preparation, prepared, settings, hooks, start=start)
+        except StartError as error:
             raise data.InputError(base, f"a warm start from it is not possible. {error}") from error
     warm_up = sequences.requests(fn_args.eval_files, layout, WARM_UP_LISTS)
     _export(trained.model, layout, warm_up, fn_args)

@@ -7,11 +7,11 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from tfrank_sel import clicks
+from tfrank_sel import roads
 from tfrank_sel.export.signatures import PADDING_SCORE
 from tfrank_sel.refusals import received
 from tfrank_sel.serving.engine.model import Model, Signature
@@ -22,10 +22,8 @@ from tfrank_sel.serving.status import SESSION, Code, ServingError, check_session
 # of the request that this thread or task answers
 session: contextvars.ContextVar[str] = contextvars.ContextVar("session", default="")
 
-_METHODS: dict[str, tuple[str, Callable[..., Mapping[Any, float]]]] = {
-    "team_draft": ("teams", clicks.drafted),
-    "optimised": ("credits", clicks.credited),
-}
+# by method, what a list is logged with, and the function of `tfrank_sel.clicks` that mixes it
+_METHODS = {"team_draft": ("teams", "drafted"), "optimised": ("credits", "credited")}
 
 
 class Interleaving:
@@ -55,7 +53,8 @@ class Interleaving:
         method: str = "team_draft",
     ) -> None:
         self.model, self.versions = model, tuple(versions)
-        self._values, self._mix = _METHODS[method]
+        self._values, function = _METHODS[method]
+        self._mix = getattr(roads.load("clicks", "`--interleave`"), function)
         self._log = log
         self._file = _opened(log)
         self._lock, self._rounds = threading.Lock(), Rounds()

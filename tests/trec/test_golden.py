@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from tests.golden import vectors
 from tests.golden.vectors import Case
-from tfrank_sel import metrics
-from tfrank_sel.metrics import trec
+from tfrank_sel import metrics, trec
+from tfrank_sel.data.trec import read_qrels, read_run
 from tfrank_sel.ops import ranking
 
 Array = NDArray[np.float64]
 Values = dict[str, dict[str, float]]
 
-VECTORS = vectors.contents("trec_metrics.json")
+VECTORS = vectors.contents("trec_metrics.json", pathlib.Path(__file__).parent)
 CASES = {case["id"]: case for case in VECTORS["cases"]}
 COUNTS = ("num_ret", "num_rel", "num_rel_ret", "set_recall")  # of the data, not of a ranking
 CUTOFFS = (1, 3, 5, 10)
@@ -173,7 +173,7 @@ def test_means_over_queries_equal_those_of_trec_eval(
     qrels, run = files(queries, case, tmp_path)
     names = list(case["pytrec_eval_mean"])
     values = trec.evaluate(
-        trec.read_qrels(qrels), trec.read_run(run), trec.measures(with_dots(names)), complete
+        read_qrels(qrels), read_run(run), trec.measures(with_dots(names)), complete
     )
     missing = len(case["extra_qrels"] or {}) if complete else 0
     for name in names:

@@ -1,18 +1,20 @@
 """The command line over TREC files: what it prints, and what it says of wrong files."""
 
+import functools
 import gzip
 import itertools
 import pathlib
 import runpy
 import sys
+from collections.abc import Callable
 
 import pytest
 import typer.testing
 
 from tests import refusals
-from tfrank_sel import metrics
-from tfrank_sel.metrics import trec
-from tfrank_sel.metrics.__main__ import app
+from tfrank_sel import metrics, trec
+from tfrank_sel.data.trec import FileError, read_qrels, read_run
+from tfrank_sel.trec.__main__ import app
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -91,8 +93,8 @@ def test_wrong_judgements_are_named(
 ) -> None:
     path = tmp_path / "qrels"
     path.write_text(text)
-    with pytest.raises(trec.FileError, match=f"{path}:.*{message}") as raised:
-        trec.read_qrels(path)
+    with pytest.raises(FileError, match=f"{path}:.*{message}") as raised:
+        read_qrels(path)
     assert raised.value.line == line
 
 
@@ -100,8 +102,8 @@ def test_wrong_judgements_are_named(
 def test_a_wrong_run_is_named(tmp_path: pathlib.Path, text: str, line: int, message: str) -> None:
     path = tmp_path / "run"
     path.write_text(text)
-    with pytest.raises(trec.FileError, match=f"{path}:{line}: .*{message}") as raised:
-        trec.read_run(path)
+    with pytest.raises(FileError, match=f"{path}:{line}: .*{message}") as raised:
+        read_run(path)
     assert raised.value.line == line
 
 
@@ -116,14 +118,14 @@ def test_files_are_read_as_trec_eval_does_however_they_are_written(
     for name, rows in (("qrels", judged), ("run", retrieved)):
         content = (mark + end.join(rows)).encode()
         (tmp_path / (name + suffix)).write_bytes(gzip.compress(content) if suffix else content)
-    assert trec.read_qrels(tmp_path / f"qrels{suffix}") == {"1": {"a": 1, "b": 0}}
-    assert trec.read_run(tmp_path / f"run{suffix}") == {"1": {"a": 0.5, "b": 0.25}}
+    assert read_qrels(tmp_path / f"qrels{suffix}") == {"1": {"a": 1, "b": 0}}
+    assert read_run(tmp_path / f"run{suffix}") == {"1": {"a": 0.5, "b": 0.25}}
 
 
 def test_a_cut_file_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "qrels.gz").write_bytes(gzip.compress(b"1 0 a 1\n")[:-9])
-    with pytest.raises(trec.FileError, match=r"qrels\.gz: Expected a text file"):
-        trec.read_qrels(tmp_path / "qrels.gz")
+    with pytest.raises(FileError, match=r"qrels\.gz: Expected a text file"):
+        read_qrels(tmp_path / "qrels.gz")
 
 
 def test_errors_end_with_a_line_and_status_2(files: tuple[pathlib.Path, pathlib.Path]) -> None:
@@ -144,9 +146,9 @@ def test_runs_as_a_module(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["metrics", "--qrels", str(files[0]), "--run", str(files[1])])
-    monkeypatch.delitem(sys.modules, "tfrank_sel.metrics.__main__")
+    monkeypatch.delitem(sys.modules, "tfrank_sel.trec.__main__")
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module("tfrank_sel.metrics", run_name="__main__")
+        runpy.run_module("tfrank_sel.trec", run_name="__main__")
     assert not ended.value.code
     assert capsys.readouterr().out.startswith("num_q")
 
@@ -170,3 +172,22 @@ def test_the_order_of_scores_beyond_float32_counts(dtype: str) -> None:
             assert trec.evaluate(qrels, {"q": far}, every) == trec.evaluate(
                 qrels, {"q": plain}, every
             )
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        *((functools.partial(trec.measures, x), "names") for x in (5, None, "map", [None])),
+        *((functools.partial(metrics.reciprocal_rank_fusion, x), "runs") for x in (5, None, {})),
+        *((functools.partial(metrics.reciprocal_rank_fusion, [], x), "k") for x in (None, "1", -1)),
+        *((functools.partial(metrics.comb_sum, x), "runs") for x in (5, None, "run.txt")),
+        *((functools.partial(metrics.comb_sum, [{}], x), "weights") for x in (3.0, ["a"], [-1.0])),
+        *((functools.partial(trec.evaluate, x, {}, []), "qrels") for x in (None, {"q": 5})),
+        (functools.partial(trec.evaluate, {"q": {"a": "x"}}, {"q": {}}, [metrics.MRR()]), "qrels"),
+    ],
+)
+def test_a_wrong_argument_of_a_function_is_refused_by_name(
+    call: Callable[[], object], name: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"`{name}`.* Received"):
+        call()

@@ -1,4 +1,4 @@
-"""The command line: `tfrank-sel-metrics`, or `python -m tfrank_sel.metrics`."""
+"""The command line: `tfrank-sel-metrics`, or `python -m tfrank_sel.trec`."""
 
 import collections
 import enum
@@ -15,9 +15,10 @@ with needed("tfrank-sel-metrics", "metrics"):
     import typer.core
 
 from tfrank_sel.commandline import Application, Version, told
+from tfrank_sel.data.trec import read_qrels, read_run
 
 if TYPE_CHECKING:
-    from tfrank_sel.metrics.comparison import Comparison
+    from tfrank_sel.trec.comparison import Comparison
 
 OFFICIAL = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ndcg_cut.10", "P.10")
 COMPARED = ("ndcg_cut.10", "map")
@@ -88,10 +89,10 @@ def evaluate(
     recall, ndcg_cut, map_cut, success, ERR. Ties, gains and queries are those of trec_eval; scores
     are compared in float32.
     """
-    from tfrank_sel.metrics import trec
+    from tfrank_sel import trec
 
     metrics = trec.measures(measure or OFFICIAL, relevance_level)
-    values = trec.evaluate(trec.read_qrels(qrels), trec.read_run(run), metrics, complete)
+    values = trec.evaluate(read_qrels(qrels), read_run(run), metrics, complete)
     queries = next(iter(values.values()))
     if not queries:
         raise refusal(f"Expected a query of {qrels} in {run}", "no such query")
@@ -131,10 +132,10 @@ def compare(
     By default, the measures are ndcg_cut.10 and map. A query that is missing in a run counts as one
     without results.
     """
-    from tfrank_sel.metrics import comparison, trec
+    from tfrank_sel import trec
 
-    judged = trec.read_qrels(qrels)
-    compared = comparison.compare(
+    judged = read_qrels(qrels)
+    compared = trec.compare(
         dict(zip(_names(runs), runs, strict=True)),
         judged,
         trec.measures(measure or COMPARED, relevance_level),
@@ -161,7 +162,7 @@ def fuse(
     ] = None,
 ) -> None:
     """Fuse TREC runs into one run, which is printed."""
-    from tfrank_sel.metrics import trec
+    from tfrank_sel import trec
 
     if len(runs) < 2:
         raise refusal("Expected two runs or more", runs[0])
@@ -220,12 +221,12 @@ def _slices(
 
 def _most_different(compared: "Comparison", count: int) -> str:
     """A table for each metric and pair of runs."""
-    from tfrank_sel.metrics import comparison
+    from tfrank_sel.trec.comparison import ALL
 
     text = ""
     for difference in compared.differences:
         most = compared.most_different(difference.metric, difference.a, difference.b, count)
-        if difference.slice == comparison.ALL and most:
+        if difference.slice == ALL and most:
             text += f"\n\n| {difference.metric} of query | {difference.a} | {difference.b} |"
             text += "\n| --- | --- | --- |"
             text += "".join(f"\n| {x.query} | {x.a:.4f} | {x.b:.4f} |" for x in most)

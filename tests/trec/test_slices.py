@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tests.test_tables import invoked
 from tfrank_sel.data import InputError
-from tfrank_sel.metrics.__main__ import app as metrics_app
+from tfrank_sel.trec.__main__ import app as metrics_app
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv.gz"])

@@ -1,30 +1,25 @@
-"""Runs and judgements: how they are read, evaluated as by trec_eval, and fused."""
+"""Runs and judgements: evaluation as by trec_eval, and fusion."""
 
-import contextlib
-import functools
-import gzip
 import itertools
 import math
 import numbers
 import os
-import pathlib
 import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import AtLeast0, Positive, checked, number_array
-from tfrank_sel.data import arrays, formats, table
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.data import formats, table
+from tfrank_sel.data.trec import read_qrels, read_run
+from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
-    from tfrank_sel.metrics.base import ListwiseMetric
+    from tfrank_sel.metrics import ListwiseMetric
 
 Array = NDArray[np.float64]
-T = TypeVar("T", int, float)
 Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Mapping[str, float]]
 
@@ -33,48 +28,6 @@ CUT = ("P", "recall", "ndcg_cut", "map_cut", "success", "ERR")
 _MOST = sys.float_info.max
 # of a batch, for bounded memory
 QUERIES_AT_ONCE, ITEMS_AT_ONCE, PAIRS_AT_ONCE = 2**10, 2**21, 2**23
-
-
-class FileError(ValueError):
-    """A malformed file.
-
-    Args:
-        path: The file.
-        line: The number of the line, from 1; 0 for an error of the file as a whole.
-        problem: The expected and the received content.
-    """
-
-    def __init__(self, path: str | pathlib.Path, line: int, problem: str) -> None:
-        super().__init__(f"{path}:{line}: {problem}" if line else f"{path}: {problem}")
-        self.line = line
-
-
-def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
-    """Reads judgements: lines of `query iteration document relevance`.
-
-    Lines that begin with `#` are comments, and a file `.gz` is decompressed; also of runs.
-
-    Returns:
-        The relevance of each judged document, by query and document.
-
-    Raises:
-        FileError: At the first line that is not of this form or judges a document again, or if the
-            file cannot be read or is empty.
-    """
-    return _read(path, "query iteration document relevance", 3, _integer, "judges")
-
-
-def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
-    """Reads a run: lines of `query Q0 document rank score tag`. Ranks and tags are ignored.
-
-    Returns:
-        The score of each retrieved document, by query and document.
-
-    Raises:
-        FileError: At the first line that is not of this form or retrieves a document again, or if
-            the file cannot be read or is empty.
-    """
-    return _read(path, "query Q0 document rank score tag", 4, _finite, "retrieves")
 
 
 @checked
@@ -156,7 +109,7 @@ def list_values(
         metrics: The metrics.
         queries: Queries of `qrels`.
     """
-    from tfrank_sel.metrics.evaluator import Evaluator
+    from tfrank_sel.metrics import Evaluator
 
     measured = Evaluator(metrics).metrics
     results = {metric.name: np.zeros([2, len(queries)]) for metric in measured}
@@ -188,12 +141,10 @@ def _batches(sizes: Sequence[int], in_pairs: bool) -> Iterator[list[int]]:
 
 
 def _measures(name: str, relevance_level: float | None) -> list["ListwiseMetric"]:
-    from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
-    from tfrank_sel.metrics.ranked import ERR, RBP
-    from tfrank_sel.metrics.ties import REVERSED
+    from tfrank_sel.metrics import ERR, RBP, ties, trec_eval
 
     family, dot, argument = name.partition(".")
-    options: dict[str, Any] = {"ties": REVERSED, "dtype": "float64"}
+    options: dict[str, Any] = {"ties": ties.REVERSED, "dtype": "float64"}
     if family == "RBP":
         persistence = _persistence(name, argument) if dot else 0.8
         options |= {"name": name.replace(".", "_", 1), "relevance_level": relevance_level}
@@ -204,14 +155,14 @@ def _measures(name: str, relevance_level: float | None) -> list["ListwiseMetric"
             "such as P.5,10",
             name,
         )
-    cutoffs = _cutoffs(name, argument) if dot else list(CUTOFFS)
     if family == "ERR" and not dot:
         return [ERR(name="ERR", **options)]
+    cutoffs = _cutoffs(name, argument) if dot else []
     if family == "ERR":
         return [ERR(k, name=f"ERR_{k}", **options) for k in cutoffs]
-    names = [family] if family in MEASURES else [f"{family}_{k}" for k in cutoffs]
-    metrics = trec_eval(cutoffs, relevance_level, dtype="float64")
-    return [metric for metric in metrics if metric.name in names]
+    chosen: dict[str, Any] = {"cutoffs": cutoffs} if dot else {}
+    metrics = trec_eval(**chosen, relevance_level=relevance_level, dtype="float64")
+    return [x for x in metrics if family in (x.name, x.name.rpartition("_")[0])]
 
 
 def _persistence(name: str, argument: str) -> float:
@@ -226,64 +177,6 @@ def _cutoffs(name: str, argument: str) -> list[int]:
     if not all(x.isdecimal() and int(x) > 0 for x in parts):
         raise refusal("Expected positive integers after the dot", name)
     return [int(x) for x in parts]
-
-
-def _read(
-    path: str | pathlib.Path, form: str, at: int, parse: Callable[[str], T], verb: str
-) -> dict[str, dict[str, T]]:
-    """Reads the field `at` of each line that is neither blank nor a comment, by query and document.
-
-    As trec_eval does, it accepts words behind the tag of a run.
-    """
-    records: dict[str, dict[str, T]] = {}
-    count, line = len(form.split()), 0
-    with opened(path) as file:
-        for line, text in enumerate(file, start=1):
-            fields = text.split()
-            if len(fields) != count or text[0] == "#":
-                if not fields or text[0] == "#":
-                    continue
-                if len(fields) < count or not form.endswith("tag"):
-                    raise FileError(path, line, received(f"Expected `{form}`", text.strip()))
-            query, document = fields[0], fields[2]
-            documents = records.get(query)
-            if documents is None:
-                documents = records[query] = {}
-            elif document in documents:
-                raise FileError(path, line, f"Query {query} {verb} document {document} again.")
-            try:
-                documents[document] = parse(fields[at])
-            except ValueError as error:
-                raise FileError(path, line, str(error)) from None
-    if line == 0:
-        raise FileError(path, 0, received(f"Expected lines of `{form}`", "an empty file"))
-    return records
-
-
-@contextlib.contextmanager
-def opened(path: str | pathlib.Path) -> Iterator[IO[str]]:
-    """Opens a text file, plain or `.gz`; what cannot be read is a `FileError`."""
-    try:
-        kind = gzip.open if str(path).endswith(".gz") else open
-        with kind(path, "rt", encoding="utf-8-sig") as file:
-            yield file
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
-
-
-@functools.lru_cache  # grades are few
-def _integer(text: str) -> int:
-    value = arrays.number(text)
-    if not value.is_integer():
-        raise refusal("Expected an integer", text)
-    return int(text) if text.lstrip("+-").isdecimal() else int(value)  # which may be rounded
-
-
-def _finite(text: str) -> float:
-    value = arrays.number(text)
-    if not math.isfinite(value):
-        raise refusal("Expected a finite number as score", text)
-    return value
 
 
 def _padded(
@@ -414,23 +307,11 @@ def _identifiers(place: str, name: str, values: list[Any]) -> list[str]:
 
 @checked
 def reciprocal_rank_fusion(runs: Sequence[Any], k: AtLeast0 = 60.0) -> dict[str, dict[str, float]]:
-    """Fuses runs by the sum of `1 / (k + rank)` over the runs that retrieve a document.
-
-    Args:
-        runs: The runs, in the forms of `metrics.compare`. Tied documents rank by ascending
-            identifier.
-        k: The larger `k`, the less the first ranks differ.
-
-    Returns:
-        The fused score of each document, by query and document.
+    """Fuses runs, as `metrics.reciprocal_rank_fusion`.
 
     Example:
-        >>> metrics.reciprocal_rank_fusion([{"q": {"a": 2, "b": 1}}, {"q": {"b": 5}}], k=1.0)
+        >>> reciprocal_rank_fusion([{"q": {"a": 2, "b": 1}}, {"q": {"b": 5}}], k=1.0)
         {'q': {'a': 0.5, 'b': 0.8333333333333333}}
-
-    Reference:
-        [Cormack et al., Reciprocal rank fusion outperforms Condorcet and individual rank learning
-        methods, 2009](https://doi.org/10.1145/1571941.1572114).
     """
     return _summed(
         (query, document, 1.0 / (k + rank))
@@ -444,26 +325,11 @@ def reciprocal_rank_fusion(runs: Sequence[Any], k: AtLeast0 = 60.0) -> dict[str,
 def comb_sum(
     runs: Sequence[Any], weights: Sequence[AtLeast0] | None = None
 ) -> dict[str, dict[str, float]]:
-    """Fuses runs by the sum of their scores, after scaling to 0 to 1 in each query and run.
-
-    Args:
-        runs: The runs, in the forms of `metrics.compare`. If all scores of a query in a run are
-            equal, they become 1. A document that a run does not retrieve has 0 there.
-        weights: Weight of each run, of at least 0; 1 if `None`.
-
-    Returns:
-        The fused score of each document, by query and document.
-
-    Raises:
-        ValueError: If there is not one finite weight of at least 0 for each run.
+    """Fuses runs, as `metrics.comb_sum`.
 
     Example:
-        >>> metrics.comb_sum([{"q": {"a": 3, "b": 1, "c": 2}}, {"q": {"b": 5}}])
+        >>> comb_sum([{"q": {"a": 3, "b": 1, "c": 2}}, {"q": {"b": 5}}])
         {'q': {'a': 1.0, 'b': 1.0, 'c': 0.5}}
-
-    Reference:
-        [Fox and Shaw, Combination of multiple searches, 1994](
-        https://trec.nist.gov/pubs/trec2/papers/txt/23.txt).
     """
     given = [1.0] * len(runs) if weights is None else [float(x) for x in weights]
     if len(given) != len(runs):

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.data import arrays, table
-from tfrank_sel.metrics import trec
-from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics import ListwiseMetric
 from tfrank_sel.metrics.significance import holm, randomisation_test, resampled, t_test
 from tfrank_sel.refusals import refusal
+from tfrank_sel.trec import runs as trec
 
 ALL = "all"  # the slice of all queries
 MOST_SHOWN = 20  # differences in a `repr`
@@ -202,39 +202,7 @@ def compare(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Comparison:
-    """Compares each pair of runs on the same queries.
-
-    A difference has a 95 % interval by paired bootstrap, and p values of the paired randomisation
-    and t tests. Holm's correction of a test is over all metrics and pairs of runs; the slices
-    together are a second family of tests.
-
-    The queries are those of the judgements. A query that is missing in a run has the value of an
-    empty ranking; queries without judgements are ignored, and documents without judgements have
-    relevance 0, as do those with a negative one. Lists are in ascending order of the document
-    identifiers, and scores are compared in float32. The metric sets the order of tied scores, and
-    whether a query without a relevant document counts: by default as 0. Queries that count have the
-    same weight.
-
-    Args:
-        runs: Two runs or more, by name. A run is the path of a TREC file; scores by query and
-            document; a frame of pandas or polars with the columns `query_id`, `doc_id` and `score`;
-            or an iterable of objects with these attributes, such as those of ir_datasets.
-        qrels: The judgements, in one of these forms, with `relevance` instead of `score`.
-        metrics: The metrics, with unique names. `metrics.trec_eval` has those of trec_eval.
-            For `BPref`, documents without judgements are left out.
-        slices: The slice of each query, such as its type; not `"all"`. Each slice is also compared
-            alone; queries without a slice are only among all.
-        resamples: Number of resamples of the bootstrap and of the randomisation test.
-        seed: Seed of both.
-
-    Returns:
-        The differences of the second run of each pair from the first, as values, a table in
-        Markdown, JSON and a picture.
-
-    Raises:
-        ValueError: If there are fewer than two runs, no metric, two metrics of one name, a run
-            without a query of the judgements, no query that counts, or a slice `"all"`, or if a
-            source is malformed.
+    """Compares each pair of runs on the same queries, as `metrics.compare`.
 
     Example:
         >>> qrels = {"1": {"a": 1, "b": 0}, "2": {"a": 0, "b": 1}}
@@ -246,10 +214,6 @@ def compare(
         (0.75, 1.0, 1, 1, 0)
         >>> found.most_different("mrr", "old", "new")
         [QueryDifference(query='1', a=0.5, b=1.0)]
-
-    Reference:
-        [Smucker et al., A comparison of statistical significance tests for information retrieval
-        evaluation, 2007](https://doi.org/10.1145/1321440.1321528).
     """
     if not isinstance(runs, Mapping) or len(runs) < 2:
         given = [*runs] if isinstance(runs, Mapping) else type(runs).__name__

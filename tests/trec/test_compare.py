@@ -7,7 +7,6 @@ import json
 import math
 import pathlib
 import re
-import tracemalloc
 from typing import Any
 
 import hypothesis
@@ -23,9 +22,10 @@ from hypothesis import strategies as st
 from tests import refusals
 from tfrank_sel import metrics
 from tfrank_sel.data import InputError
-from tfrank_sel.metrics import significance, trec
-from tfrank_sel.metrics.__main__ import app
-from tfrank_sel.metrics.comparison import Comparison
+from tfrank_sel.data.trec import read_qrels, read_run
+from tfrank_sel.metrics import significance
+from tfrank_sel.trec import Comparison, runs as trec
+from tfrank_sel.trec.__main__ import app
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -43,10 +43,6 @@ scores = st.dictionaries(
 def compared(a: Any, b: Any, **options: Any) -> Comparison:
     measures = [metrics.MRR(name="mrr"), metrics.NDCG(2, name="ndcg")]
     return metrics.compare({"a": a, "b": b}, QRELS, measures, resamples=200, **options)
-
-
-def normal(queries: int, columns: int, mean: float = 0.0) -> np.ndarray:
-    return np.random.default_rng(queries).normal(mean, 1.0, [queries, columns])
 
 
 def test_a_query_that_a_run_lacks_has_the_value_of_an_empty_ranking() -> None:
@@ -88,45 +84,6 @@ def test_swapped_runs_negate_the_difference(a: Any, b: Any) -> None:
             atol=1e-12,
         )
         assert (one.wins, one.ties, one.losses) == (other.losses, other.ties, other.wins)
-
-
-@pytest.mark.parametrize("queries", [2, 7, 50, 10_000])
-def test_the_t_test_equals_scipy(queries: int) -> None:
-    stats = pytest.importorskip("scipy.stats")
-    values = normal(queries, 4, 2.0 / math.sqrt(queries))
-    expected = stats.ttest_rel(values, np.zeros_like(values)).pvalue
-    np.testing.assert_allclose(significance.t_test(values), expected, rtol=1e-9)
-
-
-def test_the_t_test_is_defined_without_variance() -> None:
-    values = np.array([[0.0, 1.0], [0.0, 1.0]])
-    assert significance.t_test(values).tolist() == [1.0, 0.0]
-    assert significance.t_test(values[:1]).tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("queries", [6, 12])
-def test_the_randomisation_test_equals_all_signs_of_scipy(queries: int) -> None:
-    stats = pytest.importorskip("scipy.stats")
-    values = normal(queries, 3, 0.5).round(1)  # with equal sums, too
-    n, keys = 20_000, np.arange(queries, dtype=np.uint64)
-    found = significance.randomisation_test(keys, values, seed=0, n=n)
-    for value, p in zip(values.T, found, strict=True):
-        exact = stats.permutation_test(
-            (value, np.zeros_like(value)),
-            lambda x, y, axis: np.mean(x - y, axis=axis),
-            permutation_type="samples",
-            n_resamples=np.inf,
-            vectorized=True,
-        ).pvalue
-        assert abs(p - exact) < 5.0 * math.sqrt(exact * (1.0 - exact) / n) + 1.0 / n
-
-
-def test_the_interval_equals_the_bootstrap_of_scipy() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    values, keys = normal(300, 1, 0.1), np.arange(300, dtype=np.uint64)
-    found = np.ravel(significance.resampled(keys, values, seed=0, resamples=10_000).interval())
-    theirs = stats.bootstrap((values[:, 0],), np.mean, method="percentile", n_resamples=10_000)
-    np.testing.assert_allclose(found, theirs.confidence_interval, atol=0.008)
 
 
 def test_holm_is_over_all_metrics_and_pairs_of_runs() -> None:
@@ -338,7 +295,7 @@ def test_the_command_prints_tables_and_draws(files: pathlib.Path) -> None:
 def test_a_fused_run_can_be_evaluated(files: pathlib.Path) -> None:
     for method in ("rrf", "combsum"):
         (files / "fused").write_text(invoked(files, "fuse", "--method", method).stdout)
-        fused = trec.read_run(files / "fused")
+        fused = read_run(files / "fused")
         assert {query: set(found) for query, found in fused.items()} == {
             "1": {"a", "b", "c", "z"},
             "2": {"a", "b"},
@@ -370,7 +327,7 @@ def test_numbers_of_judgements_and_runs_are_not_rounded(tmp_path: pathlib.Path) 
     with pytest.raises(ValueError, match="`score` must be a finite number"):
         trec.run_of({"q": {"a": 10**400}})
     (tmp_path / "qrels").write_text(f"q 0 a {2**53 + 1}\nq 0 b 2.0\n")
-    assert trec.read_qrels(tmp_path / "qrels") == {"q": {"a": 2**53 + 1, "b": 2}}
+    assert read_qrels(tmp_path / "qrels") == {"q": {"a": 2**53 + 1, "b": 2}}
 
 
 def test_a_query_with_an_empty_slice_is_only_among_all() -> None:
@@ -379,25 +336,6 @@ def test_a_query_with_an_empty_slice_is_only_among_all() -> None:
     slices = {"q0": "web", "q1": "", "q2": None, "q3": math.nan}
     found = metrics.compare(runs, qrels, [metrics.MRR()], slices=slices, resamples=9)
     assert {x.slice: x.queries for x in found.differences} == {"all": 6, "web": 1}
-
-
-def test_few_queries_and_few_resamples_have_an_interval() -> None:
-    for queries, resamples, seed in itertools.product((1, 2), (1, 2, 3), range(40)):
-        values = np.arange(1.0, queries + 1.0)[:, None]
-        keys = np.arange(queries, dtype=np.uint64)
-        low, high = significance.resampled(keys, values, seed=seed, resamples=resamples).interval()
-        assert 1.0 <= low[0] <= high[0] <= queries
-
-
-def test_a_million_resamples_take_little_memory() -> None:
-    keys, differences = np.arange(64, dtype=np.uint64), np.linspace(-1.0, 1.2, 64)[:, None]
-    tracemalloc.start()
-    [p] = significance.randomisation_test(keys, differences, 0, 10**6)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 2**28
-    [of_few] = significance.randomisation_test(keys, differences, 0, 10**4)
-    assert abs(p - of_few) < 0.02
 
 
 def test_a_picture_that_fails_comes_after_the_comparison(files: pathlib.Path) -> None:

@@ -1,14 +1,13 @@
 import pytest
 import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel.data import ListFeatures
-from tfrank_sel.data.spec import from_schema
+from tfrank_sel.pipelines.tfx.sequences import list_features
 
 
 def from_text(text):
-    schema_pb2 = pytest.importorskip("tensorflow_metadata.proto.v0.schema_pb2")
-    from google.protobuf import text_format
-
     return text_format.Parse(text, schema_pb2.Schema())
 
 
@@ -25,9 +24,9 @@ def test_a_schema_of_tensorflow_metadata_is_read(ragged):
     )
     inferred.represent_variable_length_as_ragged = ragged
     kind = tf.io.RaggedFeature if ragged else tf.io.VarLenFeature
-    assert from_schema(inferred) == ListFeatures(
+    assert list_features(inferred) == ListFeatures(
         {"clicks": tf.io.FixedLenFeature([], tf.int64), "bag": kind(tf.float32)},
         {"query": kind(tf.string)},
     )
     with pytest.raises(ValueError, match=r"'##SEQUENCE##'. Received: \['a'\]"):
-        from_schema(from_text('feature { name: "a" type: INT }'))
+        list_features(from_text('feature { name: "a" type: INT }'))
