@@ -22,7 +22,7 @@ from tfrank_sel.engines.solr import Solr
 from tfrank_sel.serving import protos
 from tfrank_sel.serving.client import Ranked, Ranker
 from tfrank_sel.serving.deployment import config
-from tfrank_sel.serving.deployment.messages import SSLConfig
+from tfrank_sel.serving.deployment.config import SSLConfig
 from tfrank_sel.serving.status import Code, ServingError
 
 HIT = {"_id": "1", "_score": 2.0}

@@ -140,7 +140,7 @@ CONVERTED = {
         "clicks/log.py",
         "clicks/models.py",
         "metrics/trec.py",
-        "models/als/blocks.py",
+        "models/als/solver.py",
         "models/als/interactions.py",
         "models/recalibrated.py",
         "pipelines/analysis/leakage.py",

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.estimator import fitting
+from tfrank_sel.estimator.fitting import Scorer
 from tfrank_sel.estimator.lists import (
     check_comparable,
     groups_of,
@@ -25,7 +26,6 @@ from tfrank_sel.estimator.lists import (
     types_of,
     weights_of,
 )
-from tfrank_sel.estimator.scoring import Scorer
 from tfrank_sel.export import export
 from tfrank_sel.features import Feature, spans
 from tfrank_sel.metrics.importance import importances

@@ -106,7 +106,7 @@ def serve(
         from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
         from tfrank_sel.serving.deployment import config, model_config
-        from tfrank_sel.serving.deployment.messages import SSLConfig
+        from tfrank_sel.serving.deployment.config import SSLConfig
         from tfrank_sel.serving.endpoint import Endpoint
         from tfrank_sel.serving.engine.interleaving import Interleaving
 

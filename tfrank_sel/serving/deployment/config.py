@@ -15,23 +15,52 @@ from typing import Any, Final
 import grpc
 from google.protobuf import text_format
 from tensorflow.core.protobuf import config_pb2
-from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import http_client
 from tfrank_sel.data import stores
 from tfrank_sel.refusals import received
-from tfrank_sel.serving import monitoring as metrics
-from tfrank_sel.serving.deployment import messages, model_config
-from tfrank_sel.serving.deployment.messages import (
-    BatchingParameters,
-    MonitoringConfig,
-    SSLConfig,
-)
+from tfrank_sel.serving import monitoring as metrics, protos
+from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.status import ServingError, invalid
 
 # Defaults of a server for batching parameters that are not set.
 _MAX_BATCH_SIZE: Final = 1000
 _MAX_ENQUEUED_BATCHES: Final = 10
+
+
+_INT64, _BOOL, _STRING = protos.FIELD.TYPE_INT64, protos.FIELD.TYPE_BOOL, protos.FIELD.TYPE_STRING
+
+# messages whose protos are in no package
+_MESSAGES: dict[str, dict[str, Any]] = {
+    "BatchingParameters": {
+        "max_batch_size": "Int64Value",
+        "batch_timeout_micros": "Int64Value",
+        "max_enqueued_batches": "Int64Value",
+        "num_batch_threads": "Int64Value",
+        "thread_pool_name": "StringValue",
+        "allowed_batch_sizes": [_INT64],
+        "pad_variable_length_inputs": _BOOL,
+        "enable_large_batch_splitting": "BoolValue",
+        "max_execution_batch_size": "Int64Value",
+    },
+    "PrometheusConfig": {"enable": _BOOL, "path": _STRING},
+    "MonitoringConfig": {"prometheus_config": "PrometheusConfig"},
+    "SSLConfig": {
+        "server_key": _STRING,
+        "server_cert": _STRING,
+        "custom_ca": _STRING,
+        "client_verify": _BOOL,
+    },
+}
+
+_classes = protos.declared("tfrank_sel_serving_config.proto", _MESSAGES)
+BatchingParameters = _classes["BatchingParameters"]
+MonitoringConfig = _classes["MonitoringConfig"]
+SSLConfig = _classes["SSLConfig"]
+
+
+# The models to serve (`--model_config_file`).
+models = model_config.to_proto
 
 
 def batching(
@@ -137,17 +166,6 @@ def session(
     return message
 
 
-def models(
-    configs: Sequence[model_config.ModelConfig],
-) -> model_server_config_pb2.ModelServerConfig:
-    """Returns the models to serve (`--model_config_file`).
-
-    Args:
-        configs: The models, with versions and labels.
-    """
-    return model_config.to_proto(configs)
-
-
 def faults(message: Any) -> Iterator[tuple[str, str]]:
     """Yields the fields that a server rejects, and the required value of each.
 
@@ -172,7 +190,7 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
             message, or one that breaks a rule.
     """
     try:
-        message = messages.read(path, kind)
+        message = model_config.parse_file(path, kind)
     except ServingError as error:
         raise ServingError(error.code, f"{path}: {error}") from error
     for field, rule in faults(message):
