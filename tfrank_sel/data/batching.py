@@ -11,13 +11,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import packed, stores
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.refusals import received, refusal
 
-Files = Sequence[str | os.PathLike[str]]
+Files = Sequence[StrPath]
 Parse = Callable[..., dict[str, Any]]
 # Maps labels `[batch_size, longer]`, NaN at padding, and a number of items to the positions of
 # the items to keep, `[batch_size, number of items]`.

@@ -1,6 +1,6 @@
 """Lists from tables in memory: pandas, polars and Arrow frames, and dicts of arrays."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tfrank_sel.data.lists import ItemList, Lists, grouped, strict
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.data.table import of_frame, readable
-from tfrank_sel.features import Feature
+from tfrank_sel.features import FeatureTypes
 from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def lists(
     query: str = Columns.query,
     label: str | None = Columns.label,
     doc_id: str = Columns.doc_id,
-    features: Sequence[str] | Mapping[str, Feature] = (),
+    features: Sequence[str] | FeatureTypes = (),
     weight: str | None = None,
     list_weight: str | None = None,
     propensity: str | None = None,

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import arrays, arrow_types, formats
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.lists import ItemList, grouped, strict
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.table import check, of_frame
-from tfrank_sel.features import Feature
+from tfrank_sel.features import Feature, FeatureTypes
 from tfrank_sel.refusals import question, received, refusal
 
 # A training table has this column, too; no feature has such a name.
@@ -24,7 +25,7 @@ _NOT_ARROW = (TypeError, ValueError, OverflowError)  # Arrow's errors are among 
 
 def item_list(
     items: Any,
-    features: Mapping[str, Feature],
+    features: FeatureTypes,
     *,
     query: Mapping[str, Any] | None = None,
     doc_ids: Sequence[str] | None = None,
@@ -88,7 +89,7 @@ def item_list(
     return _list(table, size, features, doc_id)
 
 
-def read(path: str | os.PathLike[str]) -> Any:
+def read(path: StrPath) -> Any:
     """Reads the items of one list from a file of a table: Parquet, Arrow, CSV, TSV or JSON lines.
 
     Args:
@@ -193,9 +194,7 @@ def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
             raise InputError(f"request, item {position}", reason)
 
 
-def _list(
-    table: dict[str, Any], size: int, features: Mapping[str, Feature], doc_id: str
-) -> ItemList:
+def _list(table: dict[str, Any], size: int, features: FeatureTypes, doc_id: str) -> ItemList:
     """Converts and checks the columns like those of a training table."""
     schema = Schema(features, columns=Columns(_QUERY, None, doc_id, features))
     whole = arrow_types.arrow().table({**table, _QUERY: ["request"] * size})

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfrank_sel import metrics, models
 from tfrank_sel.arguments import Count, OpenShare
 from tfrank_sel.data.lists import Lists, padded
-from tfrank_sel.features import Feature
+from tfrank_sel.features import FeatureTypes
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
@@ -37,7 +37,7 @@ def train(
     candidate: Candidate,
     learned: Lists,
     held_out: Lists | None,
-    features: Mapping[str, Feature] | None,
+    features: FeatureTypes | None,
     settings: Parameters,
 ) -> fitting.Trained:
     """Trains a candidate on lists of an estimator.
@@ -77,7 +77,7 @@ def _told() -> Callable[[fitting.MemberFit], None]:
 CUTOFF = 10  # of NDCG
 
 
-class Scorer:
+class GraphScorer:
     """A model as one graph for lists of all sizes, which can be pickled.
 
     Args:
@@ -100,8 +100,8 @@ class Scorer:
         ndcg = metrics.NDCG(k=CUTOFF, name="ndcg", ties=AVERAGED)
         self._evaluate = metrics.Evaluator([ndcg])
 
-    def __reduce__(self) -> tuple[type["Scorer"], tuple[Any, ...]]:
-        return Scorer, self._arguments
+    def __reduce__(self) -> tuple[type["GraphScorer"], tuple[Any, ...]]:
+        return GraphScorer, self._arguments
 
     def scores(self, lists: Lists) -> np.ndarray:
         """Returns the score of each item, list by list, float32."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from tfrank_sel.data.lists import Lists, groups
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.table import Table, check, is_invalid, of_frame, readable, shown
-from tfrank_sel.features import Feature
+from tfrank_sel.features import Feature, FeatureTypes
 from tfrank_sel.refusals import refusal
 
 
@@ -143,7 +142,7 @@ def types_of(frame: Any) -> dict[str, Feature]:
     return types
 
 
-def rows_of(frame: Any, features: Mapping[str, Feature]) -> tuple[Table, Schema]:
+def rows_of(frame: Any, features: FeatureTypes) -> tuple[Table, Schema]:
     """Returns the rows of a frame, and the schema of their features.
 
     Args:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,11 @@ from scipy import sparse
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.estimator import fitting
-from tfrank_sel.estimator.fitting import Scorer
+from tfrank_sel.estimator.fitting import GraphScorer
 from tfrank_sel.estimator.lists import (
     check_comparable,
     groups_of,
@@ -27,7 +27,7 @@ from tfrank_sel.estimator.lists import (
     weights_of,
 )
 from tfrank_sel.export import export
-from tfrank_sel.features import Feature, spans
+from tfrank_sel.features import FeatureTypes, spans
 from tfrank_sel.metrics.importance import importances
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.training import has_lightgbm, trees
@@ -140,7 +140,7 @@ class Ranker(BaseEstimator):
     _: dataclasses.KW_ONLY
     members: int | None = None
     effort: str = "default"
-    features: Mapping[str, Feature] | None = None
+    features: FeatureTypes | None = None
     hidden_units: Sequence[int] = (64, 32)
     dropout: float = 0.3
     num_heads: int = 0
@@ -237,7 +237,7 @@ class Ranker(BaseEstimator):
         }
         self.n_iter_ = max(fit.epochs for fit in trained.fits if fit.unit == trained.fits[0].unit)
         num_texts = 0 if learned.texts is None else learned.texts.shape[1]
-        self._scorer = Scorer(self.model_, learned.features.shape[1], num_texts)
+        self._scorer = GraphScorer(self.model_, learned.features.shape[1], num_texts)
         self._seed = seed
         self._measured: Lists | None = held_out or learned
         self._importances: np.ndarray | None = None
@@ -304,7 +304,7 @@ class Ranker(BaseEstimator):
             self._importances = self._drops(self._measured)
         return self._importances
 
-    def export(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def export(self, path: StrPath, **options: Any) -> None:
         """Writes the ranker as a SavedModel for TensorFlow Serving: see `tfrank_sel.export.export`.
 
         A server takes the columns of a ranker that was trained on a frame by name, and packed

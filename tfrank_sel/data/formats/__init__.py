@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import lists, stores, table as data_table
 from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats.binary import (
@@ -28,7 +29,7 @@ from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.rejections import InputError, Rejected
 from tfrank_sel.data.schema import Columns as Columns, Schema as Schema
 from tfrank_sel.data.table import Table as Table, check, of_frame, readable
-from tfrank_sel.features import Feature
+from tfrank_sel.features import Feature as Feature, FeatureTypes
 from tfrank_sel.refusals import received, refusal
 
 Layout = Schema  # an earlier name
@@ -82,12 +83,12 @@ def reader(
 
 
 def read(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: StrPath | Sequence[StrPath],
     *,
     query: str = Columns.query,
     label: str | None = Columns.label,
     doc_id: str = Columns.doc_id,
-    features: Sequence[str] | Mapping[str, Feature] = (),
+    features: Sequence[str] | FeatureTypes = (),
     num_features: int | None = None,
     weight: str | None = None,
     list_weight: str | None = None,

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -42,6 +42,7 @@ Unreadable = (tf.errors.OpError, UnicodeDecodeError)
 
 DTYPES = {"float_list": tf.float32, "int64_list": tf.int64, "bytes_list": tf.string}
 _Features = Mapping[str, Any]  # `tf.train.Feature` by name
+_Parsed: TypeAlias = tuple[Sequence[_Features], _Features]  # of the items and of the query
 Kinds = dict[str, tuple[str, int]]  # kind of each feature, and its number of values
 _BATCH = 64  # records parsed at once
 
@@ -57,7 +58,7 @@ class RecordParser(NamedTuple):
 
     name: str
     parse: Callable[..., dict[str, Any]]
-    features: Callable[[bytes], tuple[Sequence[_Features], _Features]]
+    features: Callable[[bytes], _Parsed]
 
 
 def kinds(paths: Sequence[str], parser: RecordParser) -> tuple[Kinds, Kinds]:
@@ -102,9 +103,7 @@ def _first(paths: Sequence[str]) -> Iterator[bytes]:
     return (x for path in paths for x in itertools.islice(records(path), _SAMPLE))
 
 
-def _read(
-    found: Iterable[bytes], parser: RecordParser
-) -> Iterator[tuple[Sequence[_Features], _Features]]:
+def _read(found: Iterable[bytes], parser: RecordParser) -> Iterator[_Parsed]:
     """Yields the result of `parser.features` for the readable records."""
     for record in found:
         try:
@@ -181,26 +180,26 @@ def text(value: bytes | int | float) -> str:
     return arrays.text(np.float32(value) if isinstance(value, float) else value) or ""
 
 
-def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:
+def _of_elwc(record: bytes) -> _Parsed:
     examples, context, _ = (x.numpy() for x in elwc.split(tf.constant([record])))
     return [_example(item) for item in examples[0]], _example(context[0])
 
 
-def _of_example_in_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+def _of_example_in_example(record: bytes) -> _Parsed:
     outer = _example(record)
     context = outer["serialized_context"].bytes_list.value or [b""]
     examples = outer["serialized_examples"].bytes_list.value
     return [_example(item) for item in examples], _example(context[0])
 
 
-def _of_sequence_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+def _of_sequence_example(record: bytes) -> _Parsed:
     sequence = tf.train.SequenceExample.FromString(record)
     lists = sequence.feature_lists.feature_list
     items = [{name: item} for name in lists for item in lists[name].feature]
     return items, sequence.context.feature
 
 
-def _of_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+def _of_example(record: bytes) -> _Parsed:
     example = _example(record)
     return [example], example
 

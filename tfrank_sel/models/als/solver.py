@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,15 +12,13 @@ from threadpoolctl import ThreadpoolController
 
 from tfrank_sel.distribution.groups import Group, Indices, SingleProcess
 from tfrank_sel.models.als import rows as kernels
-from tfrank_sel.models.als.objectives import Objective
+from tfrank_sel.models.als.objectives import Float64s, Objective
 from tfrank_sel.models.als.rows import Array, GainRows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
 from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.models.als.batched import BatchedRows
-
-Float64s: TypeAlias = NDArray[np.float64]
 
 _CHUNK = 1 << 12  # rows at a time, to avoid a copy of all of them
 

@@ -5,23 +5,25 @@ one. `faults` lists the values that a server rejects, and `read` and `write` rai
 """
 
 import itertools
-import os
 import pathlib
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import grpc
 from google.protobuf import text_format
 from tensorflow.core.protobuf import config_pb2
 
 from tfrank_sel import http_client
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.refusals import received
 from tfrank_sel.serving import monitoring as metrics, protos
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.status import ServingError, invalid
+
+Faults: TypeAlias = Iterator[tuple[str, str]]
 
 # Defaults of a server for batching parameters that are not set.
 _MAX_BATCH_SIZE: Final = 1000
@@ -166,7 +168,7 @@ def session(
     return message
 
 
-def faults(message: Any) -> Iterator[tuple[str, str]]:
+def faults(message: Any) -> Faults:
     """Yields the fields that a server rejects, and the required value of each.
 
     Args:
@@ -175,7 +177,7 @@ def faults(message: Any) -> Iterator[tuple[str, str]]:
     yield from _RULES[message.DESCRIPTOR.name](message)
 
 
-def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
+def read(path: StrPath, kind: Callable[[], Any]) -> Any:
     """Reads a file.
 
     Args:
@@ -198,7 +200,7 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
     return message
 
 
-def write(path: str | os.PathLike[str], message: Any) -> None:
+def write(path: StrPath, message: Any) -> None:
     """Writes a file atomically.
 
     Args:
@@ -222,7 +224,7 @@ def write(path: str | os.PathLike[str], message: Any) -> None:
     stores.write_text(pathlib.Path(path), text_format.MessageToString(message))
 
 
-def _batching(message: Any) -> Iterator[tuple[str, str]]:
+def _batching(message: Any) -> Faults:
     wrapped = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
     for field in (*wrapped, "max_execution_batch_size"):
         if message.HasField(field) and getattr(message, field).value < 1:
@@ -248,13 +250,13 @@ def _batching(message: Any) -> Iterator[tuple[str, str]]:
         yield "allowed_batch_sizes", rule
 
 
-def _monitoring(message: Any) -> Iterator[tuple[str, str]]:
+def _monitoring(message: Any) -> Faults:
     path = message.prometheus_config.path
     if path and not path.startswith("/"):
         yield "prometheus_config.path", received("must start with `/`", path)
 
 
-def _session(message: config_pb2.ConfigProto) -> Iterator[tuple[str, str]]:
+def _session(message: config_pb2.ConfigProto) -> Faults:
     for field in ("intra_op_parallelism_threads", "inter_op_parallelism_threads"):
         if getattr(message, field) < 0:
             yield field, received("must not be negative", getattr(message, field))
@@ -264,7 +266,7 @@ def _session(message: config_pb2.ConfigProto) -> Iterator[tuple[str, str]]:
         yield field, received("must be in [0, 1]", fraction)
 
 
-def _tls(message: Any) -> Iterator[tuple[str, str]]:
+def _tls(message: Any) -> Faults:
     if message.client_verify and not message.custom_ca:
         yield "custom_ca", "must hold the authority of the clients, as client_verify asks for it"
     with tempfile.TemporaryDirectory() as folder:
@@ -284,7 +286,7 @@ def _tls(message: Any) -> Iterator[tuple[str, str]]:
             yield "custom_ca", received("must be certificates in PEM", error.reason)
 
 
-_RULES: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
+_RULES: dict[str, Callable[[Any], Faults]] = {
     "BatchingParameters": _batching,
     "ConfigProto": _session,
     "ModelServerConfig": model_config.faults,

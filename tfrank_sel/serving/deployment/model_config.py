@@ -1,7 +1,6 @@
 """Configuration of the served models: their versions, and labels of versions."""
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from tfrank_sel.arguments import Checked, Count
+from tfrank_sel.arguments import Checked, Count, StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.refusals import received, refusal
@@ -214,7 +213,7 @@ def faults(proto: model_server_config_pb2.ModelServerConfig) -> Iterator[tuple[s
                 yield f"version_labels[{label}] of {model.name}", rule
 
 
-def parse_file(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
+def parse_file(path: StrPath, kind: Callable[[], Any]) -> Any:
     """Reads a message without checking its values.
 
     Args:
@@ -242,7 +241,7 @@ def parse_file(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
     return message
 
 
-def read(path: str | os.PathLike[str]) -> list[ModelConfig]:
+def read(path: StrPath) -> list[ModelConfig]:
     """Reads a `models.config` file, a `ModelServerConfig` in text format.
 
     Args:
