@@ -26,7 +26,7 @@ from tfrank_sel.serving.deployment.config import SSLConfig
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.engine.model import Model
-from tfrank_sel.serving.engine.warmup import warm_up
+from tfrank_sel.serving.engine.predict import warm_up
 from tfrank_sel.serving.status import Code, ServingError
 
 SPEC = FeatureSpec(num_features=3)

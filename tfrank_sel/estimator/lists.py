@@ -135,7 +135,7 @@ def types_of(frame: Any) -> dict[str, Feature]:
     if left_out:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         warnings.warn(
-            f"columns are left out. Give `features` a type to keep them. {reasons}", stacklevel=5
+            f"columns are left out. Give `features` a type to keep them. {reasons}", stacklevel=3
         )
     if not types:
         raise refusal("`X` must have a column of features", table.schema.names)

@@ -575,3 +575,11 @@ def _features(inputs: Mapping[str, Any]) -> Any:
             sorted(inputs),
         )
     return inputs[names[0]]
+
+
+class ScoresItems:
+    """Mixin of the models that give a score to each item, from its features."""
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+        """Returns the shape of the scores: the shape of the features without the last axis."""
+        return tuple(features_shape(input_shape)[:-1])

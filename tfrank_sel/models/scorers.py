@@ -12,6 +12,7 @@ from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import (
     Preparation,
+    ScoresItems,
     features_and_mask,
     features_shape,
     inputs_of,
@@ -59,7 +60,7 @@ class Dropout(keras.layers.Dropout):
 
 
 @register
-class Perceptron(Configurable, keras.Model):
+class Perceptron(Configurable, ScoresItems, keras.Model):
     """Multilayer perceptron over the prepared features of an item.
 
     Dense layers with ReLU, and one linear output. With `num_heads`, there is one attention layer
@@ -186,13 +187,9 @@ class Perceptron(Configurable, keras.Model):
             parts.append(tf.cast(vectors, values.dtype))
         return tf.concat(parts, axis=-1)
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: the shape of the features without the last axis."""
-        return tuple(features_shape(input_shape)[:-1])
-
 
 @register
-class Prepared(Configurable, keras.Model):
+class Prepared(Configurable, ScoresItems, keras.Model):
     """A preparation followed by a network, as one servable model.
 
     ```
@@ -251,10 +248,6 @@ class Prepared(Configurable, keras.Model):
         """The layers, starting with those of a perceptron, as version 0.1 saved them."""
         inner = self.network.layers if isinstance(self.network, Perceptron) else []
         return [*inner, self.preparation, self.network]
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: the shape of the features without the last axis."""
-        return tuple(features_shape(input_shape)[:-1])
 
 
 @register
@@ -434,7 +427,7 @@ class TwoTower(Configurable, keras.Model):
 
 
 @register
-class Ensemble(Configurable, keras.Model):
+class Ensemble(Configurable, ScoresItems, keras.Model):
     """Mean of the scores of several models, each standardised within the list.
 
     ```
@@ -509,8 +502,3 @@ class Ensemble(Configurable, keras.Model):
             scores = as_lists(member(inputs_of(member, both), training=training))
             total += factor * standardised(scores, mask)
         return tf.cast(total, tf.float32)
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: the shape of the features without the last axis."""
-        shape = features_shape(input_shape)
-        return tuple(shape[:-1])

@@ -20,8 +20,7 @@ from tfrank_sel.commandline import Application, Version, tell, told
 from tfrank_sel.data import stores
 from tfrank_sel.launch import quiet
 from tfrank_sel.refusals import received, refusal
-from tfrank_sel.serving.limits import Limits
-from tfrank_sel.serving.options import Following, with_options
+from tfrank_sel.serving.options import Following, Limits, with_options
 from tfrank_sel.serving.output import unhindered
 from tfrank_sel.serving.status import ServingError
 from tfrank_sel.terminal import Terminal

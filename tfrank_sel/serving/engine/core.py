@@ -24,9 +24,8 @@ from tfrank_sel.serving.engine.versions import (
     find,
     unknown_servable,
 )
-from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Metrics, Observation
-from tfrank_sel.serving.options import Following
+from tfrank_sel.serving.options import Following, Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _log = logging.getLogger(__name__)
