@@ -157,9 +157,7 @@ class RestApi:
     def _predict(self, target: Target, body: bytes, limits: Limits) -> bytes:
         limits.check_json(body)
         document = json_reader.Document(body)
-        name = document.get("signature_name", DEFAULT_SIGNATURE)
-        if not isinstance(name, str):
-            raise invalid("'signature_name' key must be a string value.")
+        name = document.fields().get("signature_name", DEFAULT_SIGNATURE)
         with self._core.acquire(*target) as model:
             signature = model.signatures.get(name or DEFAULT_SIGNATURE)
             if signature is None:

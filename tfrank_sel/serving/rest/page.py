@@ -22,7 +22,7 @@ from tfrank_sel.serving import input_features, monitoring
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import warmup_requests
-from tfrank_sel.serving.rest import rows_of_json
+from tfrank_sel.serving.rest import json_reader, rows_of_json
 from tfrank_sel.serving.status import ServingError
 from tfrank_sel.version import __version__
 
@@ -161,9 +161,12 @@ def _predict(model: Model) -> dict[str, Any]:
 def _schemas(model: Model) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     for name, signature in sorted(model.signatures.items()):
         inputs = _tensors(signature.definition.inputs)
-        request = _object({"signature_name": {"const": name}, "inputs": inputs}, title=name)
-        if name == DEFAULT_SIGNATURE:
-            request["required"].remove("signature_name")
+        fields = {field: {"type": kind} for field, (_, kind) in json_reader.FIELDS.items()}
+        fields |= {"signature_name": {"const": name}, "inputs": inputs}
+        request = _object(fields, title=name)
+        request["required"] = ["inputs"]
+        if name != DEFAULT_SIGNATURE:
+            request["required"].insert(0, "signature_name")
         outputs = {"outputs": _tensors(signature.definition.outputs)}
         yield request, _object(outputs, title=name)
 
