@@ -15,7 +15,7 @@ import numpy as np
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import decimals, lines
 from tfrank_sel.data.lists import ItemList, Lists, runs, strict
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import InputError, Rejected, rejection
 from tfrank_sel.data.spec import narrow
 from tfrank_sel.locks import created
 from tfrank_sel.refusals import received, refusal
@@ -131,7 +131,7 @@ def num_features(path: StrPath) -> int:
     if not any_list:
         raise InputError(str(path), _NO_LIST)
     if largest == 0:
-        raise InputError(str(path), received("expected at least one feature", "lines without any"))
+        raise rejection(str(path), "expected at least one feature", "lines without any")
     return largest
 
 
@@ -237,7 +237,7 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
     try:
         with lines.opened(path, start, stop) as file:
             if not start and not file.peek(1):
-                raise InputError(path, received(f"expected lines of {_LINE}", "an empty file"))
+                raise rejection(path, f"expected lines of {_LINE}", "an empty file")
             text: Iterator[bytes] = iter(file)
             if path.endswith(".gz"):
                 text = lines.limited(path, gzip.GzipFile(fileobj=file))
@@ -247,9 +247,9 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
                 yield first.removeprefix(codecs.BOM_UTF8)
             yield from text
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise InputError(path, received("expected a file", "no such file")) from error
+        raise rejection(path, "expected a file", "no such file") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(path, received("expected a readable file", error)) from error
+        raise rejection(path, "expected a readable file", error) from error
 
 
 def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[str, _Item]:

@@ -21,9 +21,9 @@ from typing import IO, Any
 
 from tfrank_sel import kept
 from tfrank_sel.arguments import StrPath
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.locks import created
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.refusals import refusal
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk that is full
 _MARK = b"\xef\xbb\xbf"  # of a text in UTF-8, which some editors write
@@ -69,11 +69,12 @@ def filesystem(url: str) -> tuple[Any, str]:
     except ImportError as error:
         extra = _EXTRAS.get(scheme)
         client = f"pip install 'tfrank_sel[{extra}]'" if extra else str(error)
-        reason = received(f"{scheme}:// needs a client of the store: {client}", "none")
-        raise InputError(url, reason) from error
+        raise rejection(
+            url, f"{scheme}:// needs a client of the store: {client}", "none"
+        ) from error
     except ValueError as error:
         expected = "expected a path on this machine, or a URL such as s3://... or gs://..."
-        raise InputError(url, received(expected, f"the unknown scheme {scheme}://")) from error
+        raise rejection(url, expected, f"the unknown scheme {scheme}://") from error
     store.invalidate_cache()  # another process may have written since
     return store, path
 
@@ -94,20 +95,20 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
         name = kept.address(url)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
     except PermissionError as error:
-        raise InputError(url, received("the store must grant access", error)) from error
+        raise rejection(url, "the store must grant access", error) from error
     except NotImplementedError as error:
         expected = "expected a store with all operations of fsspec, such as s3:// or gs://"
-        raise InputError(url, received(expected, f"{_scheme(url)}://")) from error
+        raise rejection(url, expected, f"{_scheme(url)}://") from error
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & set(_NO_CREDENTIALS):
             expected = "expected credentials of the store, as its own client takes them"
-            raise InputError(url, received(expected, error)) from error
+            raise rejection(url, expected, error) from error
         # A disk that is full while a file is fetched to it is no fault of the store.
         is_local = getattr(error, "errno", None) in NO_ROOM
         if not is_local and kinds & {"OSError", "BotoCoreError", "ClientError", "HttpError"}:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(url, received("the store must be within reach", reason)) from error
+            raise rejection(url, "the store must be within reach", reason) from error
         raise
 
 
@@ -232,14 +233,14 @@ def expand(patterns: Iterable[str]) -> list[str]:
         is_pattern = local_glob.has_magic(pattern) and not is_there
         matches = glob(pattern) if is_pattern else [pattern]
         if not matches:
-            raise InputError(pattern, received("expected a file", "a pattern that matches no file"))
+            raise rejection(pattern, "expected a file", "a pattern that matches no file")
         if not is_pattern and not is_there:
-            raise InputError(pattern, received("expected a file", "no such file"))
+            raise rejection(pattern, "expected a file", "no such file")
         paths += matches
     places = (x if is_remote(x) else os.path.realpath(x) for x in paths)
     for path, count in collections.Counter(places).items():
         if count > 1:
-            raise InputError(path, received("expected each file once", "the same file again"))
+            raise rejection(path, "expected each file once", "the same file again")
     return paths
 
 
@@ -529,7 +530,7 @@ def _fetch_whole(url: str, listing: Mapping[str, tuple[int, str]], folder: str) 
     fetch(url, names, folder)
     if states(url) != listing:
         expected = "the folder must stay as it is while it is copied"
-        raise InputError(url, received(expected, "one that changed"))
+        raise rejection(url, expected, "one that changed")
 
 
 def fetch(url: str, names: Sequence[str], folder: StrPath) -> None:

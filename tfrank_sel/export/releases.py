@@ -24,7 +24,7 @@ from google.protobuf import text_format
 from tfrank_sel import kept
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import leases, stores
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.locks import created, flush, held
 from tfrank_sel.refusals import received, refusal
 
@@ -436,7 +436,7 @@ class Releases:
             raise InputError(self.base, f"{error}") from error
 
     def _refused(self, reason: str, state: object) -> InputError:
-        return InputError(self.base, received(reason, state))
+        return rejection(self.base, reason, state)
 
     def _stable(self, labels: Mapping[str, int]) -> int:
         if STABLE not in labels:
@@ -500,7 +500,7 @@ class Releases:
         except InputError:
             raise
         except (OSError, text_format.ParseError, ValueError) as error:
-            raise InputError(path, received("expected a ModelServerConfig", error)) from error
+            raise rejection(path, "expected a ModelServerConfig", error) from error
         return configuration, text
 
     def _entry(self, configuration: Any) -> Any:

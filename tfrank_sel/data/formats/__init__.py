@@ -26,7 +26,7 @@ from tfrank_sel.data.formats.reader import Part as Part, Reader as Reader, RowRe
 from tfrank_sel.data.formats.tables import TableReader as TableReader, common_columns
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
 from tfrank_sel.data.lists import ItemList
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import InputError as InputError, Rejected, rejection
 from tfrank_sel.data.schema import Columns as Columns, Schema as Schema
 from tfrank_sel.data.table import Table as Table, check, of_frame, readable
 from tfrank_sel.features import Feature as Feature, FeatureTypes
@@ -76,7 +76,7 @@ def reader(
     names = [format or _format(path) for path in paths]
     for path, name in zip(paths, names, strict=True):
         if name != names[0]:
-            raise InputError(path, received(f"expected {names[0]}, as {paths[0]} is", name))
+            raise rejection(path, f"expected {names[0]}, as {paths[0]} is", name)
         if name not in FORMATS:
             raise refusal(f"`format` must be one of {', '.join(FORMATS)}", name)
     return FORMATS[names[0]](columns or Columns())
@@ -283,7 +283,7 @@ def dicts(
 def _of_tables(paths: Sequence[str], format: str | None) -> TableReader:
     table_reader = reader(paths, None, format)
     if not isinstance(table_reader, TableReader):
-        raise InputError(paths[0], received("expected a file of a table", table_reader.name))
+        raise rejection(paths[0], "expected a file of a table", table_reader.name)
     return table_reader
 
 
@@ -298,4 +298,4 @@ def _format(path: str) -> str:
         return LetorReader.name
     formats = "; ".join(f"{name}: {' '.join(x.suffixes)}" for name, x in FORMATS.items())
     expected = f"expected a file name with a known suffix, or the argument `format` ({formats})"
-    raise InputError(path, received(expected, repr(os.path.splitext(file)[1])))
+    raise rejection(path, expected, repr(os.path.splitext(file)[1]))

@@ -17,7 +17,7 @@ from tfrank_sel.data import arrays, elwc, parsing, stores, typed
 from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.lists import Lists
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import Rejected, rejection
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.data.table import Table
@@ -156,11 +156,11 @@ def records(path: str) -> Iterator[bytes]:
             yield record.numpy()
     except (tf.errors.OpError, OSError) as error:
         reason = str(error) if isinstance(error, OSError) else first_line(error)
-        raise InputError(path, received("expected a readable TFRecord file", reason)) from error
+        raise rejection(path, "expected a readable TFRecord file", reason) from error
     # TensorFlow ignores a truncated record whose length is not complete.
     if not is_compressed and octets != os.path.getsize(near):
         read = f"{octets} octets of records, and more"
-        raise InputError(path, received("expected a readable TFRecord file", read))
+        raise rejection(path, "expected a readable TFRecord file", read)
 
 
 def first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
@@ -248,7 +248,7 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     )
     if not names:
         reason = "expected a feature of numbers, or the type of each feature"
-        raise InputError(place, received(reason, sorted({*items, *context})))
+        raise rejection(place, reason, sorted({*items, *context}))
     sizes = {name: size for name, (_, size) in items.items()}
     types = columns.types or {name: _numbers_of(sizes.get(name, 1)) for name in names}
     required = [(name, items) for role, name in columns.measures.items() if role != "list_weight"]
@@ -259,11 +259,11 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     for name, kinds_there in required:
         if name not in kinds_there:
             where = "the items" if kinds_there is items else "the query"
-            raise InputError(place, received(f"expected {name!r} in {where}", sorted(kinds_there)))
+            raise rejection(place, f"expected {name!r} in {where}", sorted(kinds_there))
     for name, feature in types.items():
         kind, _ = (context if feature.of == "query" else items)[name]
         if kind == "bytes_list" and feature.numbers(name):
-            raise InputError(place, received(f"expected numbers in {name!r}", "bytes"))
+            raise rejection(place, f"expected numbers in {name!r}", "bytes")
     of_query = {name: context[name][0] != "bytes_list" for name in columns.context}
     return Schema(types, of_query, columns)
 
