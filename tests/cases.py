@@ -1,6 +1,7 @@
 """Every public link, loss and metric beside its independent reference: one line each.
 
-The contracts run over these tables, and `test_no_public_formula_is_missing` holds them complete.
+A loss of grades whose defaults are enough needs no line: see `of_references`. The contracts run
+over these tables, and `test_no_public_formula_is_missing` holds them complete.
 """
 
 import functools
@@ -253,7 +254,6 @@ LOSSES = [
          temperature=0.5, h=R.LAPLACE.h),
     loss(losses.ApproxPrecisionLoss, RI.approx_precision, grades, 2, 0.5, k=2, temperature=0.5),
     loss(losses.ApproxRecallLoss, RI.approx_recall, grades, 2, 0.5, k=2, temperature=0.5),
-    loss(losses.NeuralSortCrossEntropyLoss, RI.neural_sort_cross_entropy, grades, temperature=1.0),
     loss(losses.NeuralSortNDCGLoss, RI.neural_sort_ndcg, grades, 2.0, temperature=2.0),
     loss(losses.SpearmanLoss, RI.spearman, real_scores, temperature=1.0),
     loss(losses.SpearmanLoss, RI.spearman, grades, 0.5, links.Laplace(), temperature=0.5,
@@ -380,9 +380,32 @@ CALIBRATION = [
     loss(metrics.ECE, RM.expected_calibration_error, fractions, [-0.5, 0.75, 2.0], False,
          edges=(-0.5, 0.75, 2.0), from_logits=False),
 ]
-EVERY_LOSS = LOSSES + HOLDING + SAMPLED + SCORE_VECTORS + N_WAY + IN_BATCH
 EVERY_METRIC = METRICS + DIVERSITY + CALIBRATION
 # fmt: on
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def of_references(cases: list[Case]) -> list[Case]:
+    """The cases of the losses that have none yet: their defaults, on grades.
+
+    The reference of `NeuralSortNDCGLoss` is the function `neural_sort_ndcg` of one of the modules
+    of references. It gets, beside labels, scores and weights, the attributes that it names.
+    """
+    modules = (RL, RF, RI, RP, RT, RS, ref_rg)
+    references = {name: f for module in modules for name, f in vars(module).items()}
+    cased, found = {case.make.func for case in cases}, []
+    for name, formula in inspect.getmembers(losses, inspect.isclass):
+        reference = references.get(_WORDS.sub("_", name.removesuffix("Loss")).lower())
+        is_open = formula not in cased and not inspect.isabstract(formula)
+        if is_open and name.endswith("Loss") and reference is not None:
+            _, _, _, *more = inspect.signature(reference).parameters
+            arguments = {x: getattr(formula(), x) for x in more}
+            found.append(loss(formula, reference, grades, **arguments))
+    return found
+
+
+LOSSES += of_references(LOSSES + HOLDING + SAMPLED + SCORE_VECTORS + N_WAY + IN_BATCH)
+EVERY_LOSS = LOSSES + HOLDING + SAMPLED + SCORE_VECTORS + N_WAY + IN_BATCH
 
 
 def name_of(case: Any) -> str:

@@ -18,7 +18,7 @@ from tfrank_sel.data.rejections import InputError
 from tfrank_sel.serving import protos
 from tfrank_sel.serving.client import Ranked, Ranker
 from tfrank_sel.serving.deployment import config
-from tfrank_sel.serving.deployment.messages import SSLConfig
+from tfrank_sel.serving.deployment.config import SSLConfig
 from tfrank_sel.serving.status import Code, ServingError
 
 SHAPE = {"dim": [{"size": "-1"}, {"size": "-1"}, {"size": "1"}]}

@@ -139,7 +139,7 @@ CONVERTED = {
         "clicks/correction.py",
         "clicks/log.py",
         "clicks/models.py",
-        "models/als/blocks.py",
+        "models/als/solver.py",
         "models/als/interactions.py",
         "models/recalibrated.py",
         "pipelines/analysis/leakage.py",

@@ -5,6 +5,7 @@ import functools
 import inspect
 import math
 import numbers
+import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,6 +64,7 @@ OpenShare: TypeAlias = Annotated[float, Range("in (0, 1)", gt=0.0, lt=1.0)]
 Count: TypeAlias = Annotated[int, POSITIVE]
 Natural: TypeAlias = Annotated[int, AT_LEAST_0]
 Cutoff: TypeAlias = Count | None
+StrPath: TypeAlias = str | os.PathLike[str]
 
 OF_KERAS = ("name", "reduction", "dtype")  # arguments that classes of Keras take and keep
 MOST_NAMED = 12  # number of choices listed in a message
@@ -110,7 +112,7 @@ class Checked:
         return f"{cls.__name__}({shown})"
 
 
-class Signature(inspect.Signature):
+class ReadableSignature(inspect.Signature):
     """A signature whose text, as in `help`, is a call with the defaults, without types."""
 
     def __str__(self) -> str:
@@ -154,7 +156,7 @@ def take_plain(cls: type) -> None:
         if type(self).__init__ is init:  # not a base of what is being constructed
             self._complete()
 
-    vars(init)["__signature__"] = Signature.from_callable(construct)  # which Keras reads
+    vars(init)["__signature__"] = ReadableSignature.from_callable(construct)  # which Keras reads
     type.__setattr__(cls, "__init__", init)
 
 

@@ -40,9 +40,8 @@ EXPORTS = {
         "tfrank_sel.data.spec": "FeatureSpec ListFeatures",
     },
     "tfrank_sel.distribution": {
-        "tfrank_sel.distribution.collective": "CollectiveGroup",
+        "tfrank_sel.distribution.collective": "CollectiveGroup MeanLogs",
         "tfrank_sel.distribution.groups": "Group SingleProcess",
-        "tfrank_sel.distribution.logs": "MeanLogs",
     },
     "tfrank_sel.estimator": {
         "tfrank_sel.estimator.ranker": "Ranker",
@@ -134,12 +133,13 @@ EXPORTS = {
     "tfrank_sel.models": {
         "tfrank_sel.models": "als boosted_trees",
         "tfrank_sel.models.boosted_trees": "BoostedTrees",
-        "tfrank_sel.models.ensemble": "Ensemble",
         "tfrank_sel.models.explanation": "Contributions explain",
         "tfrank_sel.models.layers": "CosineClassifier LogQCorrection SoftTopK",
         "tfrank_sel.models.preparation": "Preparation WithinList",
         "tfrank_sel.models.recalibrated": "Recalibrated recalibrate",
-        "tfrank_sel.models.scorers": "Dropout ListScorer Perceptron Prepared Scorer TwoTower",
+        "tfrank_sel.models.scorers": (
+            "Dropout Ensemble ListScorer Perceptron Prepared Scorer TwoTower"
+        ),
         "tfrank_sel.models.sequences": "SequenceEncoder",
         "tfrank_sel.models.summary": "moments",
         "tfrank_sel.models.transfer": "warm_start",
@@ -268,11 +268,10 @@ REGISTERED = {
     "tfrank_sel.models.als.factorizer": "RGFactorizer",
     "tfrank_sel.models.als.objectives": "RG2 RGCross WeightedSquare",
     "tfrank_sel.models.boosted_trees": "BoostedTrees",
-    "tfrank_sel.models.ensemble": "Ensemble",
     "tfrank_sel.models.layers": "CosineClassifier LogQCorrection SoftTopK",
     "tfrank_sel.models.preparation": "Preparation WithinList",
     "tfrank_sel.models.recalibrated": "Recalibrated",
-    "tfrank_sel.models.scorers": "Dropout ListScorer Perceptron Prepared Scorer TwoTower",
+    "tfrank_sel.models.scorers": "Dropout Ensemble ListScorer Perceptron Prepared Scorer TwoTower",
     "tfrank_sel.models.sequences": "SequenceEncoder",
     "tfrank_sel.ops.ranking": "exponential_gain inverse_discount linear_gain log2_discount",
     "tfrank_sel.presets.tfr.losses": "sum_times_slots",

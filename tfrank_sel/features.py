@@ -8,7 +8,7 @@ A list is two matrices: numbers `[list_size, num_features]`, NaN if missing, and
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.refusals import question, refusal
@@ -61,6 +61,9 @@ class Feature(Checked):
     def config(self) -> dict[str, Any]:
         """Returns the type and its options as JSON-ready values: see `of_config`."""
         return {"type": self.type, **dataclasses.asdict(self)}
+
+
+FeatureTypes: TypeAlias = Mapping[str, Feature]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

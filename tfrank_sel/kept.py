@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.locks import created
 from tfrank_sel.refusals import refusal
 from tfrank_sel.version import __version__
@@ -48,7 +49,7 @@ def text_with_addresses(text: str) -> str:
 
 
 @contextlib.contextmanager
-def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
+def reading(path: StrPath, expected: str) -> Iterator[None]:
     """Names a file in all errors of its reader, which may be those of any library.
 
     Args:
@@ -74,7 +75,7 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
         raise refusal(f"{os.fspath(path)}: expected {expected}", reason) from error
 
 
-def inside(folder: str | os.PathLike[str], name: str) -> Path:
+def inside(folder: StrPath, name: str) -> Path:
     """Returns the path of a file in a folder, by a name that comes from elsewhere.
 
     Args:
@@ -153,14 +154,14 @@ def listed(record: Mapping[str, Any]) -> Digests:
     return {str(name): (int(size), str(x)) for name, (size, x) in record["files"].items()}
 
 
-def write_json(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
+def write_json(path: StrPath, values: Mapping[str, Any]) -> None:
     """Writes values with their digest as a JSON file, which replaces one that is there."""
     with created(Path(path), replaces=True) as written:
         content = json.dumps({**values, "digest": _digest(values)}, indent=2) + "\n"
         written.write_text(content, encoding="utf-8")
 
 
-def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_json(path: StrPath) -> dict[str, Any]:
     """Reads what `write_json` wrote, or a JSON object without a digest.
 
     Call it in `reading`, which names the file.

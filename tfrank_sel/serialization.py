@@ -15,7 +15,7 @@ import numpy as np
 from tfrank_sel.arguments import (
     OF_KERAS,
     Checked,
-    Signature,
+    ReadableSignature,
     argument,
     declared,
     given,
@@ -201,7 +201,7 @@ def _constructor(cls: type[Named]) -> Callable[..., None]:
     if "name" in fields:  # as in Keras, also by position, after all others
         fields["name"] = fields.pop("name").replace(kind=_POSITIONAL)
     parameters = sorted(fields.values(), key=lambda p: p.kind)  # by keyword only: last
-    signature = Signature([first, *parameters], return_annotation=None)
+    signature = ReadableSignature([first, *parameters], return_annotation=None)
 
     def construct(self: Named, *args: Any, **kwargs: Any) -> None:
         try:

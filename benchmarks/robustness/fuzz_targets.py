@@ -25,7 +25,7 @@ from tfrank_sel.data import elwc, packed, parsing
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.serving.deployment import config, model_config
-from tfrank_sel.serving.deployment.messages import (
+from tfrank_sel.serving.deployment.config import (
     BatchingParameters,
     MonitoringConfig,
     SSLConfig,

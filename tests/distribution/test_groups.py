@@ -14,7 +14,7 @@ from benchmarks.speed import local_group
 from tests import refusals
 from tests.distribution import one_process
 from tfrank_sel.distribution import CollectiveGroup
-from tfrank_sel.distribution.cluster import Cluster
+from tfrank_sel.distribution.groups import Cluster
 
 MODULE = one_process.__name__
 

@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 from tests import refusals
 from tests.serving.certificates import certificate
 from tfrank_sel import export
+from tfrank_sel.export.saved_model import WARM_UP as PATH
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import config, model_config
 from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.deployment.model_config import AllVersions, Latest, ModelConfig, Specific
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.versions import ModelVersions
-from tfrank_sel.serving.engine.warmup import PATH
 from tfrank_sel.serving.status import ServingError
 
 BATCHING = """max_batch_size { value: 128 } batch_timeout_micros { value: 2000 }

@@ -18,7 +18,7 @@ from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import Model, _line
 from tfrank_sel.serving.engine.predict import predict
-from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.rest.api import RestApi
 from tfrank_sel.serving.status import Code, ServingError
 

@@ -16,7 +16,7 @@ from tests.serving.half_plus import Client
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
-from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.status import Code, ServingError
 
 PREDICT = "/v1/models/half:predict"

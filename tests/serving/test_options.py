@@ -7,7 +7,7 @@ import pytest
 
 from tfrank_sel.serving.client import Ranker
 from tfrank_sel.serving.deployment.model_config import Latest, ModelConfig, Specific
-from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.options import Limits
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.client import Ranker
 from tfrank_sel.serving.deployment import config
-from tfrank_sel.serving.deployment.messages import SSLConfig
+from tfrank_sel.serving.deployment.config import SSLConfig
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.engine.model import Model
-from tfrank_sel.serving.engine.warmup import warm_up
+from tfrank_sel.serving.engine.predict import warm_up
 from tfrank_sel.serving.status import Code, ServingError
 
 SPEC = FeatureSpec(num_features=3)

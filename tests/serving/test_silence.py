@@ -18,14 +18,16 @@ import s3fs
 
 from tests.ports import free_port
 from tests.serving.test_reload import publish, soon, write
+from tfrank_sel.export.saved_model import WARM_UP
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
 from tfrank_sel.serving.endpoint import Endpoint
-from tfrank_sel.serving.engine import versions, warmup
+from tfrank_sel.serving.engine import versions
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import Model
-from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.engine.predict import warmup_requests
+from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.rest import page
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -308,19 +310,19 @@ def test_the_page_reads_a_version_once(half, monkeypatch):
     core = ServerCore([ModelConfig("half", half)])
     core.reload([ModelConfig("half", half)])
     read.clear()
-    assert page.written(core) == page.written(core)
+    assert page.render_page(core) == page.render_page(core)
     assert len(read) == 1
 
 
 @pytest.mark.parametrize("kept", [1, 11, 12, 15, -1])
 def test_warm_up_requests_that_are_cut_are_refused(half, tmp_path, kept):
     shutil.copytree(half / "1", tmp_path / "1")
-    path = tmp_path / "1" / warmup.PATH
+    path = tmp_path / "1" / WARM_UP
     path.parent.mkdir()
     record = b"\x10\0\0\0\0\0\0\0" + bytes(4 + 16 + 4)
     path.write_bytes(record[:kept])
     with pytest.raises(ServingError) as error:
-        list(warmup.read(path))
+        list(warmup_requests(path))
     assert error.value.code == Code.DATA_LOSS
     assert os.fspath(path) in str(error.value)
 

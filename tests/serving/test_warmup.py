@@ -6,11 +6,11 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tfrank_sel.export import saved_model
+from tfrank_sel.export.saved_model import WARM_UP as PATH
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.versions import ModelVersions
-from tfrank_sel.serving.engine.warmup import PATH
-from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.status import Code
 
 

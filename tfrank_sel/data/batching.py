@@ -6,18 +6,19 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import packed, stores
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.refusals import received, refusal
 
-Files = Sequence[str | os.PathLike[str]]
+Files = Sequence[StrPath]
 Parse = Callable[..., dict[str, Any]]
 # Maps labels `[batch_size, longer]`, NaN at padding, and a number of items to the positions of
 # the items to keep, `[batch_size, number of items]`.
@@ -314,14 +315,6 @@ def check(batch_size: int, edges: Sequence[int]) -> None:
         raise refusal("`bucket_edges` must be positive and increasing", edges)
 
 
-class _Parts(NamedTuple):
-    """The parts of a list, the name of the weights, and the only input if a model takes one."""
-
-    named: ListFeatures
-    weight: str | None = None
-    alone: str | None = None
-
-
 @dataclasses.dataclass(frozen=True)
 class Assembler:
     """Converts batches of serialized lists to the inputs and labels of a model.
@@ -346,11 +339,10 @@ class Assembler:
     shuffle_items: bool = False
 
     def __post_init__(self) -> None:
-        named, _, alone = self._parts
-        if self.parse is packed.parse and alone is None:
+        if self.parse is packed.parse and not isinstance(self.spec, FeatureSpec):
             expected = "`parse` must be of `tfrank_sel.data.parsing` to read `ListFeatures`"
             raise refusal(expected, "packed.parse")
-        kinds = named.items.items()
+        kinds = self._named.items.items()
         sparse = [name for name, kind in kinds if isinstance(kind, tf.io.VarLenFeature)]
         if sparse and self._chooses:
             expected = "Items can be selected from a `tf.io.RaggedFeature`, but not from a"
@@ -363,9 +355,7 @@ class Assembler:
             spec = cast(FeatureSpec, self.spec)  # the only kind that this parser reads
             return tf.cast(packed.list_sizes(serialized, spec), tf.int64)
         # Only the part of the parser that the mask needs is run.
-        return tf.math.count_nonzero(
-            self.parse(serialized, self.spec)[self._parts.named.mask], axis=1
-        )
+        return tf.math.count_nonzero(self.parse(serialized, self.spec)[self._named.mask], axis=1)
 
     @unconverted
     def sized(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -389,8 +379,8 @@ class Assembler:
         edge = tf.gather(tf.constant(self.edges), tf.reduce_max(places))
         width = tf.maximum(edge, tf.cast(longest, tf.int32)) if self._chooses else edge
         parsed = self.parse(serialized, self.spec, list_size=width)
-        named, weight, _ = self._parts
-        mask, label = parsed[named.mask], self._label
+        weight = getattr(self.spec, "weight", None)  # of a `FeatureSpec`
+        mask, label = parsed[self._named.mask], self._label
         labels = tf.reshape(tf.cast(parsed[label], tf.float32), tf.shape(mask))
         parsed[label] = tf.where(mask, labels, float("nan"))
         if self._chooses:
@@ -399,10 +389,8 @@ class Assembler:
         return self._selected(parsed), parsed[label], *weights
 
     @functools.cached_property
-    def _parts(self) -> _Parts:
-        if isinstance(self.spec, FeatureSpec):
-            return _Parts(self.spec.named(), self.spec.weight, self.spec.features)
-        return _Parts(self.spec)
+    def _named(self) -> ListFeatures:
+        return self.spec.named() if isinstance(self.spec, FeatureSpec) else self.spec
 
     @property
     def _label(self) -> str:
@@ -417,7 +405,7 @@ class Assembler:
 
     def _chosen(self, parsed: dict[str, Any], seed: tf.Tensor | None) -> dict[str, Any]:
         """The features of the kept items, in their new order."""
-        named = self._parts.named
+        named = self._named
         items = {name: parsed[name] for name in (*named.items, named.mask)}
         mask = items[named.mask]
         if seed is not None:
@@ -433,8 +421,8 @@ class Assembler:
 
     def _selected(self, parsed: dict[str, Any]) -> Any:
         if self.inputs is None:
-            if (alone := self._parts.alone) is not None:
-                return parsed[alone]
+            if isinstance(self.spec, FeatureSpec):
+                return parsed[self.spec.features]
             return {name: value for name, value in parsed.items() if name != self.spec.label}
         if unknown := [name for name in self.inputs if name not in parsed]:
             raise refusal(f"`inputs` must be of {list(parsed)}", unknown)

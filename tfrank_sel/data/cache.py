@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import kept
-from tfrank_sel.arguments import Checked
+from tfrank_sel.arguments import Checked, StrPath
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.refusals import received, refusal
 
@@ -52,7 +52,7 @@ class Cache(Checked):
     parts: Mapping[str, tf.TensorSpec]
 
     @classmethod
-    def write(cls, batches: Iterable[tuple[Any, ...]], folder: str | os.PathLike[str]) -> Self:
+    def write(cls, batches: Iterable[tuple[Any, ...]], folder: StrPath) -> Self:
         """Writes lists to a new folder, without empty lists.
 
         Args:
@@ -76,7 +76,7 @@ class Cache(Checked):
         return cls(folder, sizes, parts)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Self:
+    def load(cls, folder: StrPath) -> Self:
         """Returns the lists that `write` wrote to a folder.
 
         Raises:

@@ -1,6 +1,6 @@
 """Lists from tables in memory: pandas, polars and Arrow frames, and dicts of arrays."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,11 +8,10 @@ import numpy as np
 from tfrank_sel.data.arrays import array, uniform
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.lists import ItemList, Lists, grouped, strict
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.data.table import of_frame, readable
-from tfrank_sel.features import Feature
-from tfrank_sel.refusals import received
+from tfrank_sel.features import FeatureTypes
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -24,7 +23,7 @@ def lists(
     query: str = Columns.query,
     label: str | None = Columns.label,
     doc_id: str = Columns.doc_id,
-    features: Sequence[str] | Mapping[str, Feature] = (),
+    features: Sequence[str] | FeatureTypes = (),
     weight: str | None = None,
     list_weight: str | None = None,
     propensity: str | None = None,
@@ -130,7 +129,7 @@ def dataset(
     """
     found = _lists(frame, Columns(**columns))
     if not len(found):
-        raise InputError("frame", received("expected at least one row", "none"))
+        raise rejection("frame", "expected at least one row", "none")
     from tfrank_sel.data import batching  # imports TensorFlow, which the rest does not need
 
     return batching.in_memory(

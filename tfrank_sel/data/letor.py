@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import decimals, lines
 from tfrank_sel.data.lists import ItemList, Lists, runs, strict
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import InputError, Rejected, rejection
 from tfrank_sel.data.spec import narrow
 from tfrank_sel.locks import created
 from tfrank_sel.refusals import received, refusal
@@ -29,7 +30,7 @@ _TOO_LARGE = 2.0**128 - 2.0**103  # from here on, float32 rounds to infinity
 _DOC_ID = re.compile(rb"docid\s*=\s*(\S+)")
 
 
-def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
+def read(path: StrPath, num_features: int) -> Iterator[ItemList]:
     """Reads a LETOR or SVMLight file (`.gz` too), one list at a time.
 
     Each line is `label qid:ID index:value ... # comment`. Indices count from 1 to `num_features`,
@@ -55,7 +56,7 @@ def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
 
 
 def scan(
-    path: str | pathlib.Path, num_features: int, start: int = 0, stop: int | None = None
+    path: StrPath, num_features: int, start: int = 0, stop: int | None = None
 ) -> Iterator[Lists | Rejected]:
     """Reads like `read`, but continues after lines that break the rules.
 
@@ -96,7 +97,7 @@ def scan(
         yield Rejected(str(path), "line", None, _NO_LIST)
 
 
-def num_features(path: str | pathlib.Path) -> int:
+def num_features(path: StrPath) -> int:
     """Returns the largest feature index of a LETOR or SVMLight file.
 
     Lines that `read` would reject are skipped, unless no other line has a feature.
@@ -130,11 +131,11 @@ def num_features(path: str | pathlib.Path) -> int:
     if not any_list:
         raise InputError(str(path), _NO_LIST)
     if largest == 0:
-        raise InputError(str(path), received("expected at least one feature", "lines without any"))
+        raise rejection(str(path), "expected at least one feature", "lines without any")
     return largest
 
 
-def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
+def write(path: StrPath, lists: Iterable[ItemList]) -> None:
     """Writes lists as LETOR 4.0 text, from which `read` restores the same values.
 
     The file is written under a temporary name and renamed, so that `path` is never incomplete.
@@ -214,16 +215,14 @@ class _Item(NamedTuple):
 
 
 def _runs(
-    path: str | pathlib.Path, start: int = 0, stop: int | None = None
+    path: StrPath, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[str, list[_Item]] | Rejected]:
     """The consecutive lines of each query."""
     rest = () if stop is None else _items(path, stop, None)
     return runs(_items(path, start, stop), rest, is_first=not start)
 
 
-def _items(
-    path: str | pathlib.Path, start: int, stop: int | None
-) -> Iterator[tuple[str, _Item] | Rejected]:
+def _items(path: StrPath, start: int, stop: int | None) -> Iterator[tuple[str, _Item] | Rejected]:
     for number, line in enumerate(_lines(str(path), start, stop), start=start + 1):
         content, _, comment = line.partition(b"#")
         if not content or content.isspace():
@@ -238,7 +237,7 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
     try:
         with lines.opened(path, start, stop) as file:
             if not start and not file.peek(1):
-                raise InputError(path, received(f"expected lines of {_LINE}", "an empty file"))
+                raise rejection(path, f"expected lines of {_LINE}", "an empty file")
             text: Iterator[bytes] = iter(file)
             if path.endswith(".gz"):
                 text = lines.limited(path, gzip.GzipFile(fileobj=file))
@@ -248,9 +247,9 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
                 yield first.removeprefix(codecs.BOM_UTF8)
             yield from text
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise InputError(path, received("expected a file", "no such file")) from error
+        raise rejection(path, "expected a file", "no such file") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(path, received("expected a readable file", error)) from error
+        raise rejection(path, "expected a readable file", error) from error
 
 
 def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[str, _Item]:
@@ -266,7 +265,7 @@ def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[st
 
 
 def _parse(
-    path: str | pathlib.Path, query: str, lines_of_query: list[_Item], num_features: int
+    path: StrPath, query: str, lines_of_query: list[_Item], num_features: int
 ) -> Iterator[Lists | Rejected]:
     items = lines_of_query
     features = _dense([item.body for item in items], num_features)
@@ -367,7 +366,7 @@ def _number(word: bytes) -> float:
         return math.nan
 
 
-def _refused(path: str | pathlib.Path, number: int, reason: str, line: bytes) -> Rejected:
+def _refused(path: StrPath, number: int, reason: str, line: bytes) -> Rejected:
     text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
     return Rejected(str(path), "line", number, reason, text)
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.refusals import received
+from tfrank_sel.data.rejections import rejection
 
 PART = 64 << 20  # bytes for one worker
 COMPRESSED = (".gz", ".bz2", ".zst")
@@ -23,7 +22,7 @@ def check_utf8(path: str, head: bytes) -> None:
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head[:2]:
         expected = "expected text in UTF-8; save the file in this encoding"
-        raise InputError(path, received(expected, "UTF-16 or UTF-32"))
+        raise rejection(path, expected, "UTF-16 or UTF-32")
 
 
 def cuts(path: str) -> list[int]:
@@ -90,7 +89,7 @@ def limited(path: str, file: io.BufferedIOBase) -> Iterator[bytes]:
     """
     for line in iter(lambda: file.readline(PART + 1), b""):
         if len(line) > PART:
-            raise InputError(path, received(f"expected lines of at most {PART} bytes", "more"))
+            raise rejection(path, f"expected lines of at most {PART} bytes", "more")
         yield line
 
 

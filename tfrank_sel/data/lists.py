@@ -11,7 +11,7 @@ import numpy as np
 
 from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data.rejections import InputError as InputError, Rejected
+from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.table import Table, concatenated
 from tfrank_sel.refusals import refusal

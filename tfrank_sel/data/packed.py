@@ -12,7 +12,7 @@
 Reading numbers one by one would take about ten times as long.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,11 @@ from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec, narrow
 from tfrank_sel.data.writing import field, head
 from tfrank_sel.refusals import received
+
+_FLOAT = 4  # bytes
+# parts of a list, which may be absent
+_FLOATS = tf.io.FixedLenFeature([], tf.string, "")
+_RAGGED = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
 
 
 def serialize(
@@ -102,20 +107,11 @@ def parse(
         >>> parsed["mask"].numpy().tolist()
         [[True, True], [True, False]]
     """
-    ragged = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
-    floats = tf.io.FixedLenFeature([], tf.string, "")
-    kinds = {
-        spec.features: tf.io.FixedLenFeature([], tf.string),
-        spec.label: floats,
-        spec.doc_id: ragged,
-    }
-    if spec.num_texts:
-        kinds[spec.texts] = ragged
+    kinds = {**_kinds(spec), spec.doc_id: _RAGGED}
     if spec.weight is not None:
-        kinds[spec.weight] = floats
+        kinds[spec.weight] = _FLOATS
     parsed = tf.io.parse_example(serialized, kinds)
-    octets = parsed[spec.features]
-    sizes = _sizes(octets, spec) if spec.num_features else _sizes_of_texts(parsed[spec.texts], spec)
+    octets, sizes = parsed[spec.features], _sizes(parsed, spec)
     if list_size is None:
         list_size = _longest(sizes)
     features = _floats(octets, spec.num_features, list_size)
@@ -163,15 +159,9 @@ def items(serialized: tf.Tensor, spec: FeatureSpec) -> Lists:
         >>> batch.sizes.tolist(), batch.features.tolist()
         ([2, 1], [[0.5], [1.5], [2.5]])
     """
-    kinds = {
-        spec.features: tf.io.FixedLenFeature([], tf.string),
-        spec.label: tf.io.FixedLenFeature([], tf.string, ""),
-    }
-    if spec.num_texts:
-        kinds[spec.texts] = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
-    parsed = tf.io.parse_example(serialized, kinds)
+    parsed = tf.io.parse_example(serialized, _kinds(spec))
     octets, labels, texts = (parsed.get(x) for x in (spec.features, spec.label, spec.texts))
-    sizes = _sizes(octets, spec) if spec.num_features else _sizes_of_texts(texts, spec)
+    sizes = _sizes(parsed, spec)
     given = _checked(spec.label, tf.strings.length(labels), _FLOAT * sizes, "bytes")
     sizes, count = sizes.numpy(), int(tf.reduce_sum(sizes))
     of_lists = _joined(labels)
@@ -212,7 +202,7 @@ def decode(
         >>> decode(octets, FeatureSpec(num_features=2))[0].numpy().tolist()
         [[[1.5, 2.5], [3.5, 4.5]]]
     """
-    sizes = _sizes(octets, spec)
+    sizes = _sizes({spec.features: octets}, spec)
     if list_size is None:
         list_size = _longest(sizes)
     return _floats(octets, spec.num_features, list_size), tf.sequence_mask(sizes, list_size)
@@ -239,23 +229,22 @@ def list_sizes(serialized: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
         [3]
     """
     # A label has 4 bytes, and the features of an item have 4 each: they are read if need be.
-    text = tf.io.FixedLenFeature([], tf.string, "")
-    labels = tf.io.parse_example(serialized, {spec.label: text})[spec.label]
+    labels = tf.io.parse_example(serialized, {spec.label: _FLOATS})[spec.label]
     sizes = tf.strings.length(labels) // _FLOAT
 
     def of_features() -> tf.Tensor:
+        kinds = {spec.features: tf.io.FixedLenFeature([], tf.string)}
         if not spec.num_features:
-            ragged = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
-            return _sizes_of_texts(
-                tf.io.parse_example(serialized, {spec.texts: ragged})[spec.texts], spec
-            )
-        required = {spec.features: tf.io.FixedLenFeature([], tf.string)}
-        return _sizes(tf.io.parse_example(serialized, required)[spec.features], spec)
+            kinds = {spec.texts: _RAGGED}
+        return _sizes(tf.io.parse_example(serialized, kinds), spec)
 
     return tf.cond(tf.reduce_all(sizes > 0), lambda: sizes, of_features)
 
 
-_FLOAT = 4  # bytes
+def _kinds(spec: FeatureSpec) -> dict[str, Any]:
+    """The features and labels of lists, and their texts if there are any."""
+    kinds = {spec.features: tf.io.FixedLenFeature([], tf.string), spec.label: _FLOATS}
+    return {**kinds, spec.texts: _RAGGED} if spec.num_texts else kinds
 
 
 def _feature(name: str, values: Sequence[bytes]) -> list[bytes]:
@@ -271,19 +260,17 @@ def _feature(name: str, values: Sequence[bytes]) -> list[bytes]:
     return [head(1, len(key) + len(value) + len(feature) + size), key, value, feature, *inner]
 
 
-def _sizes(octets: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
-    """The number of items in the bytes of each list."""
-    lengths, width = tf.strings.length(octets), _FLOAT * spec.num_features
+def _sizes(parsed: Mapping[str, Any], spec: FeatureSpec) -> tf.Tensor:
+    """The number of items in the bytes of each list, or in its texts if there are no others."""
+    if not spec.num_features:
+        return parsed[spec.texts].row_lengths() // spec.num_texts
+    lengths, width = tf.strings.length(parsed[spec.features]), _FLOAT * spec.num_features
     whole = tf.debugging.Assert(
         tf.reduce_all(lengths % width == 0),
         [received(f"`{spec.features}` must be {width} bytes for each item", "bytes"), lengths],
     )
     with tf.control_dependencies([whole]):
         return lengths // width
-
-
-def _sizes_of_texts(texts: tf.RaggedTensor, spec: FeatureSpec) -> tf.Tensor:
-    return texts.row_lengths() // spec.num_texts
 
 
 def _longest(sizes: tf.Tensor) -> tf.Tensor:

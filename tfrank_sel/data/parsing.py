@@ -13,7 +13,7 @@ items, and an item without a required feature is an error, regardless of padding
 import collections
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 from google.protobuf import descriptor_pb2
@@ -21,6 +21,8 @@ from google.protobuf import descriptor_pb2
 from tfrank_sel.data import writing
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.refusals import refusal
+
+IntLike: TypeAlias = int | tf.Tensor | None
 
 _SAMPLE = 32  # items that are compared first
 _FLOAT = 4  # bytes
@@ -30,9 +32,9 @@ def parse_elwc(
     serialized: tf.Tensor,
     features: ListFeatures,
     *,
-    list_size: int | tf.Tensor | None = None,
+    list_size: IntLike = None,
     shuffle: bool = False,
-    seed: int | tf.Tensor | None = None,
+    seed: IntLike = None,
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tensorflow.serving.ExampleListWithContext`.
 
@@ -78,9 +80,9 @@ def parse_example_in_example(
     serialized: tf.Tensor,
     features: ListFeatures,
     *,
-    list_size: int | tf.Tensor | None = None,
+    list_size: IntLike = None,
     shuffle: bool = False,
-    seed: int | tf.Tensor | None = None,
+    seed: IntLike = None,
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tf.train.Example` that contain other examples (EIE).
 
@@ -123,7 +125,7 @@ def parse_example_in_example(
 
 
 def parse_example(
-    serialized: tf.Tensor, features: ListFeatures, *, list_size: int | tf.Tensor | None = None
+    serialized: tf.Tensor, features: ListFeatures, *, list_size: IntLike = None
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tf.train.Example`, each a list of one item with its query.
 
@@ -156,9 +158,9 @@ def parse_sequence_example(
     serialized: tf.Tensor,
     features: ListFeatures,
     *,
-    list_size: int | tf.Tensor | None = None,
+    list_size: IntLike = None,
     shuffle: bool = False,
-    seed: int | tf.Tensor | None = None,
+    seed: IntLike = None,
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tf.train.SequenceExample`.
 
@@ -235,7 +237,7 @@ def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     )
 
 
-def _check(list_size: int | tf.Tensor | None) -> None:
+def _check(list_size: IntLike) -> None:
     if isinstance(list_size, int) and list_size < 1:
         raise refusal("`list_size` must be positive or None", list_size=list_size)
 
@@ -245,9 +247,9 @@ def _parse(
     context: tf.Tensor,
     sizes: tf.Tensor,
     features: ListFeatures,
-    list_size: int | tf.Tensor | None,
+    list_size: IntLike,
     shuffle: bool,
-    seed: int | tf.Tensor | None,
+    seed: IntLike,
 ) -> dict[str, Any]:
     """Parses lists of serialized examples, `[batch_size, longest]`, with their context."""
     sizes = tf.cast(sizes, tf.int32)
@@ -262,9 +264,7 @@ def _parse(
     return _lists(items, parsed, sizes, kept, features, list_size)
 
 
-def _order(
-    sizes: tf.Tensor, kept: tf.Tensor, shuffle: bool, seed: int | tf.Tensor | None
-) -> tf.Tensor:
+def _order(sizes: tf.Tensor, kept: tf.Tensor, shuffle: bool, seed: IntLike) -> tf.Tensor:
     """The items to keep, in order, as positions among the items of all lists."""
     longest = tf.maximum(tf.reduce_max(sizes), 0)
     positions = tf.tile(tf.range(longest)[None], [tf.size(sizes), 1])
@@ -314,7 +314,7 @@ def _lists(
     sizes: tf.Tensor,
     kept: tf.Tensor,
     features: ListFeatures,
-    list_size: int | tf.Tensor | None,
+    list_size: IntLike,
 ) -> dict[str, Any]:
     """Puts features `[items of all lists, ...]` into lists, and fills in the padding."""
     longest = tf.maximum(tf.reduce_max(kept), 0)

@@ -4,6 +4,7 @@ import dataclasses
 import warnings
 
 from tfrank_sel import kept
+from tfrank_sel.refusals import received
 
 
 class InputError(ValueError):
@@ -34,6 +35,11 @@ class InputError(ValueError):
 
     def __str__(self) -> str:
         return "\n".join([f"{self.place}: {self.reason}", *self.more])
+
+
+def rejection(place: str, expected: str, *values: object) -> InputError:
+    """Returns the error of a place whose input breaks a rule, with what was received."""
+    return InputError(place, received(expected, *values))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import arrays, arrow_types, formats
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.lists import ItemList, grouped, strict
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.table import check, of_frame
-from tfrank_sel.features import Feature
-from tfrank_sel.refusals import question, received, refusal
+from tfrank_sel.features import Feature, FeatureTypes
+from tfrank_sel.refusals import question, refusal
 
 # A training table has this column, too; no feature has such a name.
 _QUERY = "\0query"
@@ -24,7 +25,7 @@ _NOT_ARROW = (TypeError, ValueError, OverflowError)  # Arrow's errors are among 
 
 def item_list(
     items: Any,
-    features: Mapping[str, Feature],
+    features: FeatureTypes,
     *,
     query: Mapping[str, Any] | None = None,
     doc_ids: Sequence[str] | None = None,
@@ -63,7 +64,7 @@ def item_list(
     """
     columns, size = _columns(items)
     if not size:
-        raise InputError("request", received("expected at least one item", "none"))
+        raise rejection("request", "expected at least one item", "none")
     query = query or {}
     of_query = {name: x for name, x in features.items() if x.of == "query"}
     _check_names(columns, [*features, doc_id], "the items")
@@ -72,7 +73,7 @@ def item_list(
         raise InputError("request", f"expected each feature once. Received twice: {sorted(twice)}")
     if not set(features) & {*columns, *query}:
         expected = f"expected features: {', '.join(features)}"
-        raise InputError("request", received(expected, "none"))
+        raise rejection("request", expected, "none")
     table = {name: _array(name, columns[name], features.get(name)) for name in columns}
     table |= {name: _array(name, [query[name]] * size, features[name]) for name in query}
     for name in features:
@@ -88,7 +89,7 @@ def item_list(
     return _list(table, size, features, doc_id)
 
 
-def read(path: str | os.PathLike[str]) -> Any:
+def read(path: StrPath) -> Any:
     """Reads the items of one list from a file of a table: Parquet, Arrow, CSV, TSV or JSON lines.
 
     Args:
@@ -104,7 +105,7 @@ def read(path: str | os.PathLike[str]) -> Any:
     path = os.fspath(path)
     table = formats.table([path], {}, others=True)
     for name, reason in table.left_out.items():
-        raise InputError(path, received(f"expected one column {name!r}", reason))
+        raise rejection(path, f"expected one column {name!r}", reason)
     return table.columns
 
 
@@ -114,13 +115,14 @@ def _columns(items: Any) -> tuple[dict[str, Any], int]:
         for name, column in items.items():
             if isinstance(column, str | bytes) or not isinstance(column, Iterable):
                 expected = f"expected in {name!r} a value for each item"
-                raise InputError("request", received(expected, repr(column)))
+                raise rejection("request", expected, repr(column))
         columns: dict[str, Any] = {name: list(column) for name, column in items.items()}
     elif isinstance(items, Sequence):
         for position, item in enumerate(items):
             if not isinstance(item, Mapping):
-                reason = received("expected a dict of features", repr(item))
-                raise InputError(f"request, item {position}", reason)
+                raise rejection(
+                    f"request, item {position}", "expected a dict of features", repr(item)
+                )
         names = dict.fromkeys(name for item in items for name in item)
         return {name: [item.get(name) for item in items] for name in names}, len(items)
     else:
@@ -128,12 +130,12 @@ def _columns(items: Any) -> tuple[dict[str, Any], int]:
             table = of_frame(items)
         except (AttributeError, *_NOT_ARROW) as error:
             expected = "expected a dict for each item, a dict of columns, or a frame"
-            raise InputError("request", received(expected, type(items).__name__)) from error
+            raise rejection("request", expected, type(items).__name__) from error
         check("request", table.schema.names, table.schema.names)
         columns = {name: table[name] for name in table.schema.names}
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
-        raise InputError("request", received("expected columns of one length", sizes))
+        raise rejection("request", "expected columns of one length", sizes)
     return columns, next(iter(sizes.values()), 0)
 
 
@@ -142,7 +144,7 @@ def _check_names(names: Iterable[str], accepted: Sequence[str], where: str) -> N
         if name not in accepted:
             expected = f"expected in {where} only {', '.join(accepted) or 'nothing'}."
             expected += question(str(name), accepted)
-            raise InputError("request", received(expected, repr(name)))
+            raise rejection("request", expected, repr(name))
 
 
 def _array(name: str, column: Any, feature: Feature | None) -> Any:
@@ -165,7 +167,7 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
         different = {repr(0.0 if value == 0.0 else value) for value in array.to_pylist()}
         if len(different) > 1:
             expected = f"{name!r} is a feature of the query, and must be equal in all items"
-            raise InputError("request", received(expected, *sorted(different)[:3]))
+            raise rejection("request", expected, *sorted(different)[:3])
     return array
 
 
@@ -179,7 +181,7 @@ def _alone(value: Any) -> Any:
 def _check_type(name: str, array: Any, feature: Feature | None, position: int, value: Any) -> None:
     if array is None or (feature is not None and not arrow_types.accepts(array.type, feature)):
         expected = f"{name!r} must be of type {feature.type if feature else 'text'}"
-        raise InputError(f"request, item {position}", received(expected, repr(value)))
+        raise rejection(f"request, item {position}", expected, repr(value))
 
 
 def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
@@ -189,13 +191,10 @@ def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
     for position, kind in zip(present, kinds, strict=True):
         if kind != kinds[0]:
             expected = f"{name!r} must be times of one type in all items"
-            reason = received(expected, repr(column[position]))
-            raise InputError(f"request, item {position}", reason)
+            raise rejection(f"request, item {position}", expected, repr(column[position]))
 
 
-def _list(
-    table: dict[str, Any], size: int, features: Mapping[str, Feature], doc_id: str
-) -> ItemList:
+def _list(table: dict[str, Any], size: int, features: FeatureTypes, doc_id: str) -> ItemList:
     """Converts and checks the columns like those of a training table."""
     schema = Schema(features, columns=Columns(_QUERY, None, doc_id, features))
     whole = arrow_types.arrow().table({**table, _QUERY: ["request"] * size})

@@ -2,15 +2,14 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tfrank_sel import kept
-from tfrank_sel.arguments import Checked
-from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config, spans
+from tfrank_sel.arguments import Checked, StrPath
+from tfrank_sel.features import Category, FeatureTypes, Hash, Set, check, of_config, spans
 from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class Columns(Checked):
     query: str = "query_id"
     label: str | None = "relevance"
     doc_id: str = "doc_id"
-    features: Sequence[str] | Mapping[str, Feature] = ()
+    features: Sequence[str] | FeatureTypes = ()
     context: tuple[str, ...] = ()
     num_features: int | None = None
     weight: str | None = None
@@ -109,7 +108,7 @@ class Columns(Checked):
         yield from (("feature", name) for name in self.features)
 
     @property
-    def types(self) -> Mapping[str, Feature]:
+    def types(self) -> FeatureTypes:
         """The type of each feature, by name; none if the features are only names."""
         return self.features if isinstance(self.features, Mapping) else {}
 
@@ -156,7 +155,7 @@ class Schema(Checked):
         (['price', 'embedding[1]', 'embedding[2]'], ['brand'])
     """
 
-    features: Mapping[str, Feature]
+    features: FeatureTypes
     context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     columns: Columns = dataclasses.field(default_factory=Columns)
 
@@ -164,7 +163,7 @@ class Schema(Checked):
         check(self.features)
 
     @property
-    def types(self) -> Mapping[str, Feature] | None:
+    def types(self) -> FeatureTypes | None:
         """The types of the features that a server takes by name; None if it takes them packed.
 
         They are packed if `columns` has no types.
@@ -172,7 +171,7 @@ class Schema(Checked):
         return self.features if self.columns.types else None
 
     @property
-    def served(self) -> Mapping[str, Feature]:
+    def served(self) -> FeatureTypes:
         """The features of a request: `types`, or all numbers as one vector."""
         return self.types or self.spec.types
 
@@ -213,13 +212,13 @@ class Schema(Checked):
             if getattr(feature, "dtype", "string") == "int64"
         }
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: StrPath) -> None:
         """Writes the features and the context to a JSON file."""
         features = {name: feature.config() for name, feature in self.features.items()}
         kept.write_json(path, {"features": features, "context": dict(self.context)})
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], columns: Columns | None = None) -> Self:
+    def read(cls, path: StrPath, columns: Columns | None = None) -> Self:
         """Reads what `write` has written.
 
         Args:

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from tfrank_sel.data import arrays, formats
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.data.rejections import rejection
+from tfrank_sel.refusals import refusal
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -79,7 +79,7 @@ class Sequences:
         table = formats.table(paths, {"user": user, "item": item, "time": time}, format=format)
         if not len(table):
             place = os.fspath(paths) if isinstance(paths, str | os.PathLike) else "table"
-            raise InputError(place, received("expected interactions", "no rows"))
+            raise rejection(place, "expected interactions", "no rows")
         user_ids, users = arrays.encoded(table["user"])
         item_ids, items = arrays.encoded(table["item"])
         order = np.lexsort((table["time"], users))  # stable
@@ -120,7 +120,7 @@ class Sequences:
         if isinstance(time, str) and np.array_equal(arrays.written_days(times), times):
             first = arrays.written_days(first.astype(np.float64))  # unless times are such days, too
             if np.isinf(first).any():
-                raise InputError("split", received("expected a day of the calendar", repr(time)))
+                raise rejection("split", "expected a day of the calendar", repr(time))
         is_later = self.times >= first
         return self._of(~is_later), self._of(is_later)
 

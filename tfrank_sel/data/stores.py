@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from tfrank_sel import kept
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.arguments import StrPath
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.locks import created
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.refusals import refusal
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk that is full
 _MARK = b"\xef\xbb\xbf"  # of a text in UTF-8, which some editors write
@@ -33,7 +34,7 @@ _AHEAD = 4 << 20  # bytes that are fetched beyond those that are read; by defaul
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
 
 
-def is_remote(path: str | os.PathLike[str]) -> bool:
+def is_remote(path: StrPath) -> bool:
     """Returns whether a path is the URL of an object store.
 
     Example:
@@ -44,7 +45,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     return scheme is not None and scheme[1] not in ("file", "local")
 
 
-def join(folder: str | os.PathLike[str], *names: str) -> str:
+def join(folder: StrPath, *names: str) -> str:
     """Returns the path or URL of an entry of a folder.
 
     Example:
@@ -68,11 +69,12 @@ def filesystem(url: str) -> tuple[Any, str]:
     except ImportError as error:
         extra = _EXTRAS.get(scheme)
         client = f"pip install 'tfrank_sel[{extra}]'" if extra else str(error)
-        reason = received(f"{scheme}:// needs a client of the store: {client}", "none")
-        raise InputError(url, reason) from error
+        raise rejection(
+            url, f"{scheme}:// needs a client of the store: {client}", "none"
+        ) from error
     except ValueError as error:
         expected = "expected a path on this machine, or a URL such as s3://... or gs://..."
-        raise InputError(url, received(expected, f"the unknown scheme {scheme}://")) from error
+        raise rejection(url, expected, f"the unknown scheme {scheme}://") from error
     store.invalidate_cache()  # another process may have written since
     return store, path
 
@@ -93,25 +95,25 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
         name = kept.address(url)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
     except PermissionError as error:
-        raise InputError(url, received("the store must grant access", error)) from error
+        raise rejection(url, "the store must grant access", error) from error
     except NotImplementedError as error:
         expected = "expected a store with all operations of fsspec, such as s3:// or gs://"
-        raise InputError(url, received(expected, f"{_scheme(url)}://")) from error
+        raise rejection(url, expected, f"{_scheme(url)}://") from error
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & set(_NO_CREDENTIALS):
             expected = "expected credentials of the store, as its own client takes them"
-            raise InputError(url, received(expected, error)) from error
+            raise rejection(url, expected, error) from error
         # A disk that is full while a file is fetched to it is no fault of the store.
         is_local = getattr(error, "errno", None) in NO_ROOM
         if not is_local and kinds & {"OSError", "BotoCoreError", "ClientError", "HttpError"}:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(url, received("the store must be within reach", reason)) from error
+            raise rejection(url, "the store must be within reach", reason) from error
         raise
 
 
 @contextlib.contextmanager
-def opened(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[IO[Any]]:
+def opened(path: StrPath, mode: str = "rb") -> Iterator[IO[Any]]:
     """Opens a file; from a store, only the bytes that are read are downloaded.
 
     Args:
@@ -146,21 +148,21 @@ def opened(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[IO[Any]]:
                 file.close()
 
 
-def is_file(path: str | os.PathLike[str]) -> bool:
+def is_file(path: StrPath) -> bool:
     """Returns whether there is a file."""
     if not is_remote(path):
         return os.path.isfile(path)
     return _kind(path) == "file"
 
 
-def is_dir(path: str | os.PathLike[str]) -> bool:
+def is_dir(path: StrPath) -> bool:
     """Returns whether a folder exists; in a store, an empty folder does not."""
     if not is_remote(path):
         return os.path.isdir(path)
     return _kind(path) == "directory"
 
 
-def _kind(url: str | os.PathLike[str]) -> str:
+def _kind(url: StrPath) -> str:
     """What a store has at a URL: a file, a directory or nothing; its client hides other errors."""
     try:
         with reached(os.fspath(url)) as (store, inside):
@@ -169,7 +171,7 @@ def _kind(url: str | os.PathLike[str]) -> str:
         return "nothing"
 
 
-def size(path: str | os.PathLike[str]) -> int:
+def size(path: StrPath) -> int:
     """Returns the bytes of a file."""
     if not is_remote(path):
         return os.path.getsize(path)
@@ -177,7 +179,7 @@ def size(path: str | os.PathLike[str]) -> int:
         return int(store.size(inside))
 
 
-def state(path: str | os.PathLike[str]) -> tuple[int, str]:
+def state(path: StrPath) -> tuple[int, str]:
     """Returns the size of a file, and a mark that changes if the file is written again.
 
     The latter is the time of its last change or, in a store, its tag.
@@ -189,7 +191,7 @@ def state(path: str | os.PathLike[str]) -> tuple[int, str]:
         return _state(store, store.info(inside))
 
 
-def states(folder: str | os.PathLike[str]) -> dict[str, tuple[int, str]]:
+def states(folder: StrPath) -> dict[str, tuple[int, str]]:
     """Returns the `state` of each file in a folder and the folders in it, by path or URL."""
     if not is_remote(folder):
         return {path: state(path) for path in find(folder)}
@@ -203,7 +205,7 @@ def _state(store: Any, entry: Mapping[str, Any]) -> tuple[int, str]:
     return int(entry["size"]), str(tag or store.modified(entry["name"]).isoformat())
 
 
-def glob(pattern: str | os.PathLike[str]) -> list[str]:
+def glob(pattern: StrPath) -> list[str]:
     """Returns the paths or URLs that a pattern with `*`, `?` or `[...]` names, in order."""
     pattern = os.fspath(pattern)
     if not is_remote(pattern):
@@ -231,18 +233,18 @@ def expand(patterns: Iterable[str]) -> list[str]:
         is_pattern = local_glob.has_magic(pattern) and not is_there
         matches = glob(pattern) if is_pattern else [pattern]
         if not matches:
-            raise InputError(pattern, received("expected a file", "a pattern that matches no file"))
+            raise rejection(pattern, "expected a file", "a pattern that matches no file")
         if not is_pattern and not is_there:
-            raise InputError(pattern, received("expected a file", "no such file"))
+            raise rejection(pattern, "expected a file", "no such file")
         paths += matches
     places = (x if is_remote(x) else os.path.realpath(x) for x in paths)
     for path, count in collections.Counter(places).items():
         if count > 1:
-            raise InputError(path, received("expected each file once", "the same file again"))
+            raise rejection(path, "expected each file once", "the same file again")
     return paths
 
 
-def find(folder: str | os.PathLike[str], *, marks: bool = False) -> list[str]:
+def find(folder: StrPath, *, marks: bool = False) -> list[str]:
     """Returns the files in a folder and the folders in it, as paths or URLs, in order.
 
     Args:
@@ -256,13 +258,13 @@ def find(folder: str | os.PathLike[str], *, marks: bool = False) -> list[str]:
         return sorted(_url(folder, store, path) for path in found)
 
 
-def _url(like: str | os.PathLike[str], store: Any, path: str) -> str:
+def _url(like: StrPath, store: Any, path: str) -> str:
     """The URL of a path in a store, with the scheme of another URL: some have two names."""
     scheme = os.fspath(like).partition("://")[0]
     return f"{scheme}://{store.unstrip_protocol(path).partition('://')[2]}"
 
 
-def remove(path: str | os.PathLike[str]) -> None:
+def remove(path: StrPath) -> None:
     """Removes a file, if it is there."""
     if not is_remote(path):
         Path(path).unlink(missing_ok=True)
@@ -271,7 +273,7 @@ def remove(path: str | os.PathLike[str]) -> None:
         store.rm_file(inside)
 
 
-def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
+def copy(path: StrPath, place: StrPath) -> None:
     """Copies a file, as a link if the disk supports it.
 
     Args:
@@ -309,13 +311,13 @@ def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
         shutil.copyfileobj(file, sent, 1 << 20)
 
 
-def _scheme(path: str | os.PathLike[str]) -> str:
+def _scheme(path: StrPath) -> str:
     match = _SCHEME.match(os.fspath(path))
     return match[1] if match else ""
 
 
 @contextlib.contextmanager
-def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
+def scratch(folder: StrPath) -> Iterator[str]:
     """Gives a temporary empty folder in another folder, and removes it with its files at the end.
 
     Args:
@@ -332,7 +334,7 @@ def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
         drop(url)
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
+def read_text(path: StrPath) -> str:
     """Returns the text of a file.
 
     Raises:
@@ -348,7 +350,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     return str(content, "utf-8")
 
 
-def digests(folder: str | os.PathLike[str]) -> kept.Digests:
+def digests(folder: StrPath) -> kept.Digests:
     """Returns the size and the digest of each file in a folder, which are read for it."""
     if not is_remote(folder):
         return kept.digests(Path(folder))
@@ -360,7 +362,7 @@ def digests(folder: str | os.PathLike[str]) -> kept.Digests:
     return by_name
 
 
-def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str]) -> str | None:
+def difference(folder: StrPath, original: StrPath) -> str | None:
     """Returns the first file of a folder that a copy of it lacks or changed; None if there is none.
 
     If all are equal, the file of digests of the copy, if it has one, must be theirs.
@@ -381,7 +383,7 @@ def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str])
     return join(folder, changed[0]) if changed else None
 
 
-def drop(folder: str | os.PathLike[str], first: str = "", but: Iterable[str] = ()) -> None:
+def drop(folder: StrPath, first: str = "", but: Iterable[str] = ()) -> None:
     """Removes a folder, if it is there: of a store, its files, `first` before all others.
 
     Args:
@@ -399,7 +401,7 @@ def drop(folder: str | os.PathLike[str], first: str = "", but: Iterable[str] = (
             remove(file)
 
 
-def send(folder: str | os.PathLike[str], url: str, last: str, but: Iterable[str] = ()) -> None:
+def send(folder: StrPath, url: str, last: str, but: Iterable[str] = ()) -> None:
     """Sends a folder to a store, and replaces the folder there.
 
     Args:
@@ -427,7 +429,7 @@ def cache() -> Path:
     return Path(os.environ.get("TFRANK_SEL_CACHE", default))
 
 
-def near(path: str | os.PathLike[str]) -> str:
+def near(path: StrPath) -> str:
     """Returns the path of a file on this machine: a copy in `cache()` of one in a store.
 
     A copy is kept as long as the file in the store is the same.
@@ -468,7 +470,7 @@ def _aside(place: Path) -> Iterator[str]:
             shutil.rmtree(earlier, ignore_errors=True)
 
 
-def near_folder(path: str | os.PathLike[str]) -> str:
+def near_folder(path: StrPath) -> str:
     """Returns the path of a folder on this machine: a copy in `cache()` of one in a store.
 
     A copy is kept as long as the folder in the store is the same.
@@ -498,7 +500,7 @@ def near_folder(path: str | os.PathLike[str]) -> str:
 
 
 @contextlib.contextmanager
-def copied(path: str | os.PathLike[str]) -> Iterator[str]:
+def copied(path: StrPath) -> Iterator[str]:
     """Gives a folder on this machine: for one in a store, a copy that is removed at the end.
 
     Unlike a copy of `near_folder`, no other process has it.
@@ -528,10 +530,10 @@ def _fetch_whole(url: str, listing: Mapping[str, tuple[int, str]], folder: str) 
     fetch(url, names, folder)
     if states(url) != listing:
         expected = "the folder must stay as it is while it is copied"
-        raise InputError(url, received(expected, "one that changed"))
+        raise rejection(url, expected, "one that changed")
 
 
-def fetch(url: str, names: Sequence[str], folder: str | os.PathLike[str]) -> None:
+def fetch(url: str, names: Sequence[str], folder: StrPath) -> None:
     """Copies files of a folder of a store, by their names in it, to a folder on this machine."""
     try:
         places = [kept.inside(folder, name) for name in names]

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from tfrank_sel.data import arrays
 from tfrank_sel.data.arrow_types import accepts, arrow, is_binary, is_number, is_text
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import InputError, Rejected, rejection
 from tfrank_sel.features import Category, Feature, Number, Timestamp
 from tfrank_sel.refusals import received, refusal
 
@@ -328,7 +328,7 @@ def identifier(place: str, name: str, value: Any) -> str:
     """
     text = arrays.text(value)
     if not text or is_invalid(text):
-        raise InputError(place, received(f"{name!r} must be {TEXT}", shown(value)))
+        raise rejection(place, f"{name!r} must be {TEXT}", shown(value))
     return text
 
 
@@ -407,10 +407,10 @@ def check(place: str, names: Sequence[str], required: Iterable[str]) -> None:
     there = set(names)
     for name in required:
         if name not in there:
-            raise InputError(place, received(f"expected a column {name!r}", list(names)))
+            raise rejection(place, f"expected a column {name!r}", list(names))
         if len(there) < len(names) and (count := list(names).count(name)) > 1:
             expected = f"expected one column {name!r}; rename the others"
-            raise InputError(place, received(expected, f"{count} columns of this name"))
+            raise rejection(place, expected, f"{count} columns of this name")
 
 
 def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]]) -> None:
@@ -428,7 +428,7 @@ def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]
         (role, feature), kind = roles[name], schema.field(name).type
         if not accepts(kind, feature):
             expected = f"expected a column {name!r} that can be {role}"
-            raise InputError(place, received(expected, kind))
+            raise rejection(place, expected, kind)
 
 
 def tell_partners(

@@ -14,6 +14,7 @@ from tfrank_sel.features import (
     MISSING_INTEGER,
     Category,
     Feature,
+    FeatureTypes,
     Hash,
     Set,
     Timestamp,
@@ -39,7 +40,7 @@ def dtype(feature: Feature) -> "tf.DType":
     return tf.as_dtype(getattr(feature, "dtype", "float32"))
 
 
-def list_features(features: Mapping[str, Feature], doc_id: str | None = None) -> ListFeatures:
+def list_features(features: FeatureTypes, doc_id: str | None = None) -> ListFeatures:
     """Returns the features of examples.
 
     Numbers, Booleans and vectors are floats, timestamps integers of seconds, all others strings or
@@ -58,7 +59,7 @@ def list_features(features: Mapping[str, Feature], doc_id: str | None = None) ->
     return ListFeatures(items, context, mask=_MASK, size=_SIZE)
 
 
-def structure(features: Mapping[str, Feature]) -> "dict[str, tf.TensorSpec]":
+def structure(features: FeatureTypes) -> "dict[str, tf.TensorSpec]":
     """Returns the shape and type of each feature of a batch, as `padded` gives it: of the query
     `[batch_size, ...]`, of items `[batch_size, list_size, ...]`; and its `input_name`."""
     specs, names = {}, input_names(features)
@@ -70,7 +71,7 @@ def structure(features: Mapping[str, Feature]) -> "dict[str, tf.TensorSpec]":
     return specs
 
 
-def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> "dict[str, tf.Tensor]":
+def padded(parsed: Mapping[str, Any], features: FeatureTypes) -> "dict[str, tf.Tensor]":
     """Returns features parsed by `list_features`, with padded sets.
 
     Args:
@@ -87,9 +88,7 @@ def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> "dict[
     return by_name
 
 
-def matrices(
-    values: "Mapping[str, tf.Tensor]", features: Mapping[str, Feature]
-) -> "dict[str, tf.Tensor]":
+def matrices(values: "Mapping[str, tf.Tensor]", features: FeatureTypes) -> "dict[str, tf.Tensor]":
     """Returns a batch as inputs of `tfrank_sel.models.Preparation`, without the mask.
 
     Args:
@@ -132,9 +131,7 @@ def matrices(
     return {**batch, "texts": tf.concat(texts, axis=-1)} if texts else batch
 
 
-def named(
-    batch: "Mapping[str, tf.Tensor]", features: Mapping[str, Feature]
-) -> "dict[str, tf.Tensor]":
+def named(batch: "Mapping[str, tf.Tensor]", features: FeatureTypes) -> "dict[str, tf.Tensor]":
     """Returns a batch of `matrices` as named features; the inverse of `matrices`.
 
     Args:
@@ -162,7 +159,7 @@ def named(
     return by_name
 
 
-def values(item_list: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
+def values(item_list: ItemList, features: FeatureTypes) -> dict[str, Any]:
     """Returns the features of a list by name, as `tfrank_sel.data.writing` takes them.
 
     Args:
@@ -188,7 +185,7 @@ def values(item_list: ItemList, features: Mapping[str, Feature]) -> dict[str, An
     return by_name
 
 
-def text(item_list: ItemList, features: Mapping[str, Feature]) -> str:
+def text(item_list: ItemList, features: FeatureTypes) -> str:
     """Returns a list as JSON lines: a line of features by name, and `doc_id`, for each item."""
     named = values(item_list, features)
     columns = {

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from tfrank_sel import lazy
 
 if TYPE_CHECKING:
-    from tfrank_sel.distribution.collective import CollectiveGroup as CollectiveGroup
+    from tfrank_sel.distribution.collective import (
+        CollectiveGroup as CollectiveGroup,
+        MeanLogs as MeanLogs,
+    )
     from tfrank_sel.distribution.groups import Group as Group, SingleProcess as SingleProcess
-    from tfrank_sel.distribution.logs import MeanLogs as MeanLogs
 
 __getattr__, __dir__, __all__ = lazy.exported(__name__)

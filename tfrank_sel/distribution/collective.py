@@ -8,8 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.distribution.cluster import Cluster
-from tfrank_sel.distribution.groups import ALL, Array, Group, Indices
+from tfrank_sel.distribution.groups import ALL, Array, Cluster, Group, Indices
 from tfrank_sel.refusals import refusal
 
 
@@ -144,3 +143,24 @@ class CollectiveGroup(Group):
             "ordering_token": [],
             "communication_hint": "auto",
         }
+
+
+class MeanLogs(keras.callbacks.Callback):
+    """Replaces the logs of each epoch by their means over the processes of a group.
+
+    It must come before the callbacks that use the logs. The mean loss of shares of equal size is
+    the mean loss of all lists.
+
+    Args:
+        group: The processes that train together.
+    """
+
+    def __init__(self, group: Group) -> None:
+        super().__init__()
+        self._group = group
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs:
+            values = np.array([float(x) for x in logs.values()])
+            means = self._group.total(values) / self._group.size
+            logs.update(zip(logs, means.tolist(), strict=True))

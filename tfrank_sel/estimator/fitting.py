@@ -1,15 +1,22 @@
 """Training of the models of an estimator, in memory and on a scratch folder."""
 
 import dataclasses
+import functools
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tfrank_sel import models
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import metrics, models
 from tfrank_sel.arguments import Count, OpenShare
-from tfrank_sel.data.lists import Lists
-from tfrank_sel.features import Feature
+from tfrank_sel.data.lists import Lists, padded
+from tfrank_sel.features import FeatureTypes
+from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
 from tfrank_sel.training.candidates import Candidate
@@ -30,7 +37,7 @@ def train(
     candidate: Candidate,
     learned: Lists,
     held_out: Lists | None,
-    features: Mapping[str, Feature] | None,
+    features: FeatureTypes | None,
     settings: Parameters,
 ) -> fitting.Trained:
     """Trains a candidate on lists of an estimator.
@@ -65,3 +72,52 @@ def _told() -> Callable[[fitting.MemberFit], None]:
         print(f"{fit}, {began - before:.1f} s")
 
     return tell
+
+
+CUTOFF = 10  # of NDCG
+
+
+class GraphScorer:
+    """A model as one graph for lists of all sizes, which can be pickled.
+
+    Args:
+        model: Maps `features`, `mask` and, if there are any, `texts` to scores `[batch_size,
+            list_size]`.
+        num_features: Number of numbers of an item.
+        num_texts: Number of texts of an item.
+    """
+
+    def __init__(self, model: keras.Model, num_features: int, num_texts: int) -> None:
+        self._arguments = model, num_features, num_texts
+        signature = {
+            "features": tf.TensorSpec([None, None, num_features], tf.float32),
+            "mask": tf.TensorSpec([None, None], tf.bool),
+        }
+        if num_texts:
+            signature["texts"] = tf.TensorSpec([None, None, num_texts], tf.string)
+        score = functools.partial(model, training=False)
+        self.graph = tf.function(score, input_signature=[signature])
+        ndcg = metrics.NDCG(k=CUTOFF, name="ndcg", ties=AVERAGED)
+        self._evaluate = metrics.Evaluator([ndcg])
+
+    def __reduce__(self) -> tuple[type["GraphScorer"], tuple[Any, ...]]:
+        return GraphScorer, self._arguments
+
+    def scores(self, lists: Lists) -> np.ndarray:
+        """Returns the score of each item, list by list, float32."""
+        scores = np.empty(len(lists.features), np.float32)
+        for rows, inputs, mask in lists.batches():
+            scores[rows] = self.graph(inputs).numpy()[mask]
+        return scores
+
+    def ndcg(self, lists: Lists) -> float:
+        """Returns the mean NDCG@10 of lists with labels; that of a list without relevance is 0."""
+        return float(self.ndcgs(lists).mean())
+
+    def ndcgs(self, lists: Lists) -> np.ndarray:
+        """Returns the NDCG@10 of each list with labels, in the order of `Lists.batches`."""
+        scores, values = self.scores(lists), []
+        for rows, _, mask in lists.batches():
+            labels = padded(lists.labels[rows], mask, np.nan)
+            values.append(self._evaluate(labels, padded(scores[rows], mask, 0.0))["ndcg"].values)
+        return np.concatenate(values)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from tfrank_sel.data.lists import Lists, groups
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.table import Table, check, is_invalid, of_frame, readable, shown
-from tfrank_sel.features import Feature
+from tfrank_sel.features import Feature, FeatureTypes
 from tfrank_sel.refusals import refusal
 
 
@@ -136,14 +135,14 @@ def types_of(frame: Any) -> dict[str, Feature]:
     if left_out:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         warnings.warn(
-            f"columns are left out. Give `features` a type to keep them. {reasons}", stacklevel=5
+            f"columns are left out. Give `features` a type to keep them. {reasons}", stacklevel=3
         )
     if not types:
         raise refusal("`X` must have a column of features", table.schema.names)
     return types
 
 
-def rows_of(frame: Any, features: Mapping[str, Feature]) -> tuple[Table, Schema]:
+def rows_of(frame: Any, features: FeatureTypes) -> tuple[Table, Schema]:
     """Returns the rows of a frame, and the schema of their features.
 
     Args:

@@ -1,11 +1,11 @@
 """The estimator: a ranker with the conventions of scikit-learn."""
 
+import contextlib
 import dataclasses
 import itertools
-import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import keras
@@ -14,9 +14,11 @@ from scipy import sparse
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.estimator import fitting
+from tfrank_sel.estimator.fitting import GraphScorer
 from tfrank_sel.estimator.lists import (
     check_comparable,
     groups_of,
@@ -25,9 +27,8 @@ from tfrank_sel.estimator.lists import (
     types_of,
     weights_of,
 )
-from tfrank_sel.estimator.scoring import Scorer
 from tfrank_sel.export import export
-from tfrank_sel.features import Feature, spans
+from tfrank_sel.features import FeatureTypes, spans
 from tfrank_sel.metrics.importance import importances
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.training import has_lightgbm, trees
@@ -57,6 +58,17 @@ Kind: TypeAlias = keras.losses.Loss | str  # of a model to train
 MANY = 10_000_000  # numbers, for which half of the default models are trained
 TREES = 100  # if no lists are held out
 SUMMARY = ("epochs", "validation_ndcg", "adds")  # of the training of a model
+
+
+@contextlib.contextmanager
+def _unchanged_by_errors(ranker: "Ranker") -> Iterator[None]:
+    """Leaves a ranker as it was if its training ends with an error, or is interrupted."""
+    before = dict(vars(ranker))
+    try:
+        yield
+    except BaseException:
+        ranker.__dict__ = before
+        raise
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -140,7 +152,7 @@ class Ranker(BaseEstimator):
     _: dataclasses.KW_ONLY
     members: int | None = None
     effort: str = "default"
-    features: Mapping[str, Feature] | None = None
+    features: FeatureTypes | None = None
     hidden_units: Sequence[int] = (64, 32)
     dropout: float = 0.3
     num_heads: int = 0
@@ -191,59 +203,44 @@ class Ranker(BaseEstimator):
             TypeError: If a parameter is of another type.
             tfrank_sel.data.InputError: If a value of a frame is not of its type.
         """
-        before = dict(vars(self))
-        try:
-            return self._fit(X, y, qid, group, sample_weight, eval_set, eval_qid, eval_group)
-        except BaseException:  # also of an interruption, which leaves the ranker as it was
-            self.__dict__ = before
-            raise
-
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        qid: Any,
-        group: Any,
-        sample_weight: Any,
-        eval_set: Any,
-        eval_qid: Any,
-        eval_group: Any,
-    ) -> Self:
-        began = time.perf_counter()
-        given, seed = self.get_params(deep=False), self._drawn_seed()
-        names = {field.name for field in dataclasses.fields(fitting.Parameters)}
-        settings = fitting.Parameters(**{x: y for x, y in given.items() if x in names}, seed=seed)
-        networks, forests = self._losses()
-        validate_data(self, X, y, skip_check_array=True)
-        is_frame = hasattr(self, "feature_names_in_")
-        if self.features is not None and not is_frame:
-            raise refusal("`features` needs a frame with named columns", type(X))
-        self.features_ = dict(self.features or types_of(X)) if is_frame else None
-        self._longest = 0
-        learned = self._lists(X, y, qid, group, sample_weight)
-        self._longest = int(learned.sizes.max())
-        held_out = self._evaluated(eval_set, eval_qid, eval_group)
-        if held_out is None:
-            learned, held_out = learned.split(settings.validation_fraction, seed)
-        check_comparable(learned)
-        size = learned.features.size
-        candidate = self._candidate(networks, forests, size, held_out is not None)
-        candidate.check(learned.labels)
-        trained = fitting.train(candidate, learned, held_out, self.features_, settings)
-        self.model_ = trained.model
-        self.history_ = {fit.loss: dict(fit.history) for fit in trained.fits}
-        self.summary_ = {
-            fit.loss: {name: getattr(fit, name) for name in SUMMARY} for fit in trained.fits
-        }
-        self.n_iter_ = max(fit.epochs for fit in trained.fits if fit.unit == trained.fits[0].unit)
-        num_texts = 0 if learned.texts is None else learned.texts.shape[1]
-        self._scorer = Scorer(self.model_, learned.features.shape[1], num_texts)
-        self._seed = seed
-        self._measured: Lists | None = held_out or learned
-        self._importances: np.ndarray | None = None
-        self.fit_time_ = time.perf_counter() - began
-        if settings.verbose:
-            print(f"{len(trained.fits)} models in {self.fit_time_:.1f} s")
+        with _unchanged_by_errors(self):
+            began = time.perf_counter()
+            given, seed = self.get_params(deep=False), self._drawn_seed()
+            names = {field.name for field in dataclasses.fields(fitting.Parameters)}
+            own = {name: value for name, value in given.items() if name in names}
+            settings = fitting.Parameters(**own, seed=seed)
+            networks, forests = self._losses()
+            validate_data(self, X, y, skip_check_array=True)
+            is_frame = hasattr(self, "feature_names_in_")
+            if self.features is not None and not is_frame:
+                raise refusal("`features` needs a frame with named columns", type(X))
+            self.features_ = dict(self.features or types_of(X)) if is_frame else None
+            self._longest = 0
+            learned = self._lists(X, y, qid, group, sample_weight)
+            self._longest = int(learned.sizes.max())
+            held_out = self._evaluated(eval_set, eval_qid, eval_group)
+            if held_out is None:
+                learned, held_out = learned.split(settings.validation_fraction, seed)
+            check_comparable(learned)
+            size = learned.features.size
+            candidate = self._candidate(networks, forests, size, held_out is not None)
+            candidate.check(learned.labels)
+            trained = fitting.train(candidate, learned, held_out, self.features_, settings)
+            self.model_ = trained.model
+            self.history_ = {fit.loss: dict(fit.history) for fit in trained.fits}
+            self.summary_ = {
+                fit.loss: {name: getattr(fit, name) for name in SUMMARY} for fit in trained.fits
+            }
+            unit = trained.fits[0].unit
+            self.n_iter_ = max(fit.epochs for fit in trained.fits if fit.unit == unit)
+            num_texts = 0 if learned.texts is None else learned.texts.shape[1]
+            self._scorer = GraphScorer(self.model_, learned.features.shape[1], num_texts)
+            self._seed = seed
+            self._measured: Lists | None = held_out or learned
+            self._importances: np.ndarray | None = None
+            self.fit_time_ = time.perf_counter() - began
+            if settings.verbose:
+                print(f"{len(trained.fits)} models in {self.fit_time_:.1f} s")
         return self
 
     def predict(self, X: Any, *, qid: Any = None, group: Any = None) -> np.ndarray:
@@ -304,7 +301,7 @@ class Ranker(BaseEstimator):
             self._importances = self._drops(self._measured)
         return self._importances
 
-    def export(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def export(self, path: StrPath, **options: Any) -> None:
         """Writes the ranker as a SavedModel for TensorFlow Serving: see `tfrank_sel.export.export`.
 
         A server takes the columns of a ranker that was trained on a frame by name, and packed
@@ -389,7 +386,7 @@ class Ranker(BaseEstimator):
         rows = X.shape[0]
         if qid is None and group is None and rows > self._longest:
             message = f"`qid` and `group` are missing: all {rows} rows are ranked as one list"
-            warnings.warn(message, stacklevel=5)
+            warnings.warn(message, stacklevel=4)
         sizes, order = groups_of(rows, qid, group)
         if self.features_ is not None:
             table, schema = rows_of(X, self.features_)

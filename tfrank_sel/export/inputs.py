@@ -9,7 +9,7 @@ from tfrank_sel import lazy
 from tfrank_sel.data import typed
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures, input_names
-from tfrank_sel.features import Feature, of_config
+from tfrank_sel.features import FeatureTypes, of_config
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     tf, parsing = lazy.Module("tensorflow"), lazy.Module("tfrank_sel.data.parsing")
 
-Spec = FeatureSpec | Schema | ListFeatures | Mapping[str, Feature]
+Spec = FeatureSpec | Schema | ListFeatures | FeatureTypes
 Values = dict[str, Any]  # tensors by name of the feature
 PACKED = "features"  # the input of a model that takes one tensor
 
@@ -59,7 +59,7 @@ class ModelInputs:
     names: Mapping[str, str]
     description: Mapping[str, Any]
     doc_id: str
-    types: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
+    types: FeatureTypes = dataclasses.field(default_factory=dict)
     packed: FeatureSpec | None = None
     mask: str = "mask"
     given: ListFeatures | None = None

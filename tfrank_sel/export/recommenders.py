@@ -1,7 +1,6 @@
 """Export of recommenders, from the id of a user, or those of a history, to the best items."""
 
 import numbers
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.export import saved_model
 from tfrank_sel.locks import created
 from tfrank_sel.models.sequences import SequenceEncoder
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def next_items(
     encoder: SequenceEncoder,
     item_ids: Sequence[str],
-    path: str | os.PathLike[str],
+    path: StrPath,
     *,
     k: int = 10,
     metadata: Mapping[str, Any] | None = None,
@@ -69,7 +69,7 @@ def next_items(
 
 def factorization(
     model: "RGFactorizer",
-    path: str | os.PathLike[str],
+    path: StrPath,
     *,
     k: int = 10,
     metadata: Mapping[str, Any] | None = None,
@@ -167,7 +167,7 @@ def _write(
     serve: Callable[[Tensor], dict[str, Tensor]],
     name: str,
     shape: list[None],
-    path: str | os.PathLike[str],
+    path: StrPath,
     metadata: Mapping[str, Any],
 ) -> None:
     taken = [tf.TensorSpec(shape, tf.string, name=name)]

@@ -22,8 +22,9 @@ from typing import Any
 from google.protobuf import text_format
 
 from tfrank_sel import kept
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import leases, stores
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.locks import created, flush, held
 from tfrank_sel.refusals import received, refusal
 
@@ -37,8 +38,8 @@ _VERSIONS = 2**63  # servers keep versions in signed integers of 64 bits, and ig
 
 
 def publish(
-    saved_model: str | os.PathLike[str],
-    base: str | os.PathLike[str],
+    saved_model: StrPath,
+    base: StrPath,
     version: int | None = None,
 ) -> Path | str:
     """Publishes a SavedModel atomically as a new version for a server that polls `base`.
@@ -96,7 +97,7 @@ def publish(
     return published
 
 
-def _check_new(base: str | os.PathLike[str], version: int) -> None:
+def _check_new(base: StrPath, version: int) -> None:
     if version in (folders := {**_folders(base, _WITHDRAWN), **versions(base)}):
         message = received(f"`version` must be new in {base}", Path(folders[version]).name)
         raise FileExistsError(message)
@@ -112,7 +113,7 @@ def _copy(folder: Path, copy: Path) -> None:
             shutil.copy2(child, copy / child.name)
 
 
-def roll_back(base: str | os.PathLike[str]) -> int:
+def roll_back(base: StrPath) -> int:
     """Withdraws the latest version: a server that polls `base` returns to the previous one.
 
     The version is kept under another name, which servers ignore.
@@ -148,7 +149,7 @@ def roll_back(base: str | os.PathLike[str]) -> int:
     return before
 
 
-def remove_old(base: str | os.PathLike[str], keep: int, spare: Collection[int] = ()) -> list[int]:
+def remove_old(base: StrPath, keep: int, spare: Collection[int] = ()) -> list[int]:
     """Removes all versions except the latest ones.
 
     On disk, each version is renamed first, so that no server loads a partly removed version; in a
@@ -194,7 +195,7 @@ def _drop(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def versions(base: str | os.PathLike[str]) -> Mapping[int, Path | str]:
+def versions(base: StrPath) -> Mapping[int, Path | str]:
     """Returns the folders of versions, including spellings such as `007`, by version number.
 
     Servers ignore names of 2**63 and above.
@@ -211,7 +212,7 @@ def versions(base: str | os.PathLike[str]) -> Mapping[int, Path | str]:
     return _folders(base)
 
 
-def _folders(base: str | os.PathLike[str], before: str = "") -> Mapping[int, Path | str]:
+def _folders(base: StrPath, before: str = "") -> Mapping[int, Path | str]:
     """The folders of versions with this text before their number, as `versions`."""
     folders: dict[str, Path | str]
     if stores.is_remote(base):
@@ -230,7 +231,7 @@ def _is_version(name: str) -> bool:
     return name.isascii() and name.isdecimal() and int(name) < _VERSIONS
 
 
-def _alone(folder: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
+def _alone(folder: StrPath) -> contextlib.AbstractContextManager[None]:
     """Locks a store for this process; on disk, a rename is enough."""
     is_remote = stores.is_remote(folder)
     return leases.held(os.fspath(folder)) if is_remote else contextlib.nullcontext()
@@ -296,7 +297,7 @@ class Releases:
 
     def publish(
         self,
-        saved_model: str | os.PathLike[str],
+        saved_model: StrPath,
         version: int | None = None,
         *,
         canary: bool = False,
@@ -435,7 +436,7 @@ class Releases:
             raise InputError(self.base, f"{error}") from error
 
     def _refused(self, reason: str, state: object) -> InputError:
-        return InputError(self.base, received(reason, state))
+        return rejection(self.base, reason, state)
 
     def _stable(self, labels: Mapping[str, int]) -> int:
         if STABLE not in labels:
@@ -499,7 +500,7 @@ class Releases:
         except InputError:
             raise
         except (OSError, text_format.ParseError, ValueError) as error:
-            raise InputError(path, received("expected a ModelServerConfig", error)) from error
+            raise rejection(path, "expected a ModelServerConfig", error) from error
         return configuration, text
 
     def _entry(self, configuration: Any) -> Any:

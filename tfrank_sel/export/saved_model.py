@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrank_sel import kept, lazy
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.data.writing import field
 from tfrank_sel.refusals import refusal
@@ -44,7 +45,7 @@ _SERVER = "2.19.1"
 _NEWER = re.compile("DecodeJxl|DecodeWebP|TPUDummyInput|XlaSparseDenseMatmulCustomCombiner.*")
 
 
-def check_servable(saved_model: str | os.PathLike[str]) -> None:
+def check_servable(saved_model: StrPath) -> None:
     """Raises an error for a SavedModel that a stock server can load but not run.
 
     Such a server has only the operations of TensorFlow 2.19.1 and TensorFlow Text, no Python, and
@@ -147,7 +148,7 @@ def write_manifest(
     path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
-def read_manifest(saved_model: str | os.PathLike[str]) -> Mapping[str, Any]:
+def read_manifest(saved_model: StrPath) -> Mapping[str, Any]:
     """Reads a manifest written by `write_manifest`.
 
     Args:

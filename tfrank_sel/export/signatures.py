@@ -2,15 +2,15 @@
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import packed, parsing
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.export import saved_model
@@ -21,18 +21,20 @@ from tfrank_sel.models import explanation
 from tfrank_sel.ops import ranking
 from tfrank_sel.refusals import refusal
 
+Tensors: TypeAlias = dict[str, tf.Tensor]
+
 # The lowest finite score, because -inf is not a number in standard JSON.
 PADDING_SCORE = tf.float32.min
 
-Endpoint = Callable[..., dict[str, tf.Tensor]]
+Endpoint = Callable[..., Tensors]
 Signature = Any  # a `tf.function` or a trace of one
-Score = Callable[[dict[str, tf.Tensor]], tf.Tensor]
+Score = Callable[[Tensors], tf.Tensor]
 
 
 def export(
     model: keras.Model,
     spec: Spec,
-    path: str | os.PathLike[str],
+    path: StrPath,
     *,
     top_k: int = 10,
     doc_id: str = "doc_id",
@@ -130,7 +132,7 @@ def _signatures(
     def strings(name: str) -> tf.TensorSpec:
         return tf.TensorSpec([None], tf.string, name=name)
 
-    def scored(values: Values, mask: tf.Tensor) -> dict[str, tf.Tensor]:
+    def scored(values: Values, mask: tf.Tensor) -> Tensors:
         return {
             "scores": tf.where(mask, scores(values, mask), PADDING_SCORE),
             "mask": mask,
@@ -144,18 +146,18 @@ def _signatures(
         with tf.control_dependencies([tf.debugging.Assert(fits, [rule, size, lists])]):
             return tf.broadcast_to(mask, lists)
 
-    def serving_default(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+    def serving_default(examples: tf.Tensor) -> Tensors:
         lists = parse(examples)
         return scored(lists.values, lists.mask)
 
-    def predict(values: Values, mask: Any = tf.constant([[True]])) -> dict[str, tf.Tensor]:  # noqa: B008
+    def predict(values: Values, mask: Any = tf.constant([[True]])) -> Tensors:  # noqa: B008
         return scored(values, broadcast(mask, values))
 
-    def predict_bytes(features: tf.Tensor) -> dict[str, tf.Tensor]:
+    def predict_bytes(features: tf.Tensor) -> Tensors:
         matrix, mask = packed.decode(features, cast(FeatureSpec, inputs.packed))
         return scored(dict.fromkeys(inputs.names, matrix), mask)
 
-    def explain(values: Values, mask: tf.Tensor, pair: tf.Tensor) -> dict[str, tf.Tensor]:
+    def explain(values: Values, mask: tf.Tensor, pair: tf.Tensor) -> Tensors:
         names, numbers = inputs.explained
         mask = broadcast(mask, values)
         found = explanation.contributions(scores, values, mask, pair, numbers)
@@ -165,7 +167,7 @@ def _signatures(
             "features": tf.broadcast_to(names, tf.shape(found.values)),
         }
 
-    def rank_top_k(examples: tf.Tensor, k: Any = tf.constant([top_k])) -> dict[str, tf.Tensor]:  # noqa: B008
+    def rank_top_k(examples: tf.Tensor, k: Any = tf.constant([top_k])) -> Tensors:  # noqa: B008
         lists = parse(examples)
         return _ranked(lists.doc_ids, **scored(lists.values, lists.mask), k=k)
 
@@ -173,10 +175,10 @@ def _signatures(
         alone = tf.ones([tf.size(examples), 1], tf.bool)
         return scores(inputs.parse_items(examples), alone)[:, 0]
 
-    def regress(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+    def regress(inputs: tf.Tensor) -> Tensors:
         return {"outputs": items(inputs)}
 
-    def ranking_predict(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+    def ranking_predict(inputs: tf.Tensor) -> Tensors:
         return {"outputs": serving_default(inputs)["scores"]}
 
     dense = inputs.structure()
@@ -232,9 +234,7 @@ def _pair(inputs: Iterable[str]) -> str:
     return "pair_" if "pair" in inputs else "pair"
 
 
-def _ranked(
-    doc_ids: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, k: tf.Tensor
-) -> dict[str, tf.Tensor]:
+def _ranked(doc_ids: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, k: tf.Tensor) -> Tensors:
     """Returns the first items of each list."""
     positive = tf.debugging.Assert(tf.reduce_all(k > 0), ["`k` must be positive. Received: k =", k])
     with tf.control_dependencies([positive]):
@@ -280,7 +280,7 @@ def _requests(
             yield "tensorflow/serving/regress", {"inputs": merged}
 
 
-def dense_inputs(examples: tf.Tensor, spec: Spec, doc_id: str = "doc_id") -> dict[str, tf.Tensor]:
+def dense_inputs(examples: tf.Tensor, spec: Spec, doc_id: str = "doc_id") -> Tensors:
     """Converts serialized lists to the inputs of the signature `predict`.
 
     Args:
@@ -292,7 +292,7 @@ def dense_inputs(examples: tf.Tensor, spec: Spec, doc_id: str = "doc_id") -> dic
     return _dense(inputs, inputs.parse(examples))
 
 
-def _dense(inputs: ModelInputs, parsed: Request) -> dict[str, tf.Tensor]:
+def _dense(inputs: ModelInputs, parsed: Request) -> Tensors:
     dense = {inputs.names[name]: value for name, value in sorted(parsed.values.items())}
     return {inputs.mask: parsed.mask, **dense}
 

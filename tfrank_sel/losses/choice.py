@@ -46,7 +46,7 @@ GAMMAS = [10.0**x for x in range(13)]
 ENDS = ("high_score", "low_score")
 
 
-class Verdict(NamedTuple):
+class Measurement(NamedTuple):
     """The result of `judge`.
 
     Attributes:
@@ -80,7 +80,7 @@ class Design(NamedTuple):
 
     loss: SelectiveLoss
     reason: str
-    verdict: Verdict
+    verdict: Measurement
 
 
 def design(
@@ -256,7 +256,9 @@ def _recipes(
             yield _Recipe(why, functools.partial(_clipped, clips[place]))
 
 
-def _way_out(verdict: Verdict, sensitivity: Wanted, at: float | None, width: float | None) -> str:
+def _way_out(
+    verdict: Measurement, sensitivity: Wanted, at: float | None, width: float | None
+) -> str:
     """Names the arguments that would fit."""
     if given := [name for name, x in (("at", at), ("width", width)) if x is not None]:
         return f"Leave out `{'` and `'.join(given)}`."
@@ -289,7 +291,7 @@ def judge(
     sensitivity: Wanted,
     scores: ArrayLike = (-3.0, 0.0, 3.0),
     share: float = 0.1,
-) -> Verdict:
+) -> Measurement:
     """Measures whether a loss is sensitive in the wanted region.
 
     The curvature of the loss is measured at the low, the middle and the high scores of lists: by
@@ -351,7 +353,7 @@ def judge(
             )
     numbers, scores_of = (", ".join(f"{x:.3g}" for x in y) for y in ((low, middle, high), levels))
     reason = f"Its sensitivities at {scores_of} are {numbers}: {why}."
-    return Verdict(status, (low, middle, high), measured, is_convex, ranks, reason)
+    return Measurement(status, (low, middle, high), measured, is_convex, ranks, reason)
 
 
 def _decide(

@@ -3,6 +3,7 @@
 import abc
 import functools
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +16,8 @@ from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import masking, ranking, soft_ranks
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
+
+Elementwise: TypeAlias = Callable[[Tensor], Tensor]
 
 SIGMOID = Sigmoid()
 _SMOOTH = (ranking.log2_discount, ranking.inverse_discount)  # few powers equal each of them
@@ -127,8 +130,8 @@ class ApproxDCGLoss(RelaxedMetricLoss):
     """
 
     temperature: Positive = 0.1
-    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
-    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
+    gain: Elementwise = ranking.exponential_gain
+    discount: Elementwise = ranking.log2_discount
     link: Link = SIGMOID
 
     @property
@@ -181,8 +184,8 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
     """
 
     temperature: Positive = 0.1
-    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
-    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
+    gain: Elementwise = ranking.exponential_gain
+    discount: Elementwise = ranking.log2_discount
     link: Link = SIGMOID
 
     def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
@@ -470,8 +473,8 @@ class NeuralSortNDCGLoss(ListwiseLoss):
     ignores_level = True
 
     temperature: Positive = 1.0
-    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
-    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
+    gain: Elementwise = ranking.exponential_gain
+    discount: Elementwise = ranking.log2_discount
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the DCG of the soft permutation by that of the best order."""
@@ -535,8 +538,8 @@ class SoftRankLoss(ListwiseLoss):
 
     sigma: Positive = 1.0
     k: Cutoff = None
-    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
-    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
+    gain: Elementwise = ranking.exponential_gain
+    discount: Elementwise = ranking.log2_discount
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the relative gap between the ideal and the expected DCG."""

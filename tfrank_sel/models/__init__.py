@@ -11,7 +11,6 @@ from tfrank_sel import lazy
 if TYPE_CHECKING:
     from tfrank_sel.models import als as als, boosted_trees as boosted_trees
     from tfrank_sel.models.boosted_trees import BoostedTrees as BoostedTrees
-    from tfrank_sel.models.ensemble import Ensemble as Ensemble
     from tfrank_sel.models.explanation import Contributions as Contributions, explain as explain
     from tfrank_sel.models.layers import (
         CosineClassifier as CosineClassifier,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     )
     from tfrank_sel.models.scorers import (
         Dropout as Dropout,
+        Ensemble as Ensemble,
         ListScorer as ListScorer,
         Perceptron as Perceptron,
         Prepared as Prepared,

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.keras_versions import FULL_PRECISION, LayerOptions
-from tfrank_sel.models.preparation import features_shape
+from tfrank_sel.models.preparation import ScoresItems
 from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
@@ -288,7 +288,7 @@ class Node(NamedTuple):
 
 
 @register
-class BoostedTrees(Configurable, keras.Model):
+class BoostedTrees(Configurable, ScoresItems, keras.Model):
     """Sum of decision trees, such as those of LightGBM, XGBoost and CatBoost.
 
     `from_lightgbm`, `from_xgboost` and `from_catboost` make it. The trees are then part of a
@@ -476,10 +476,6 @@ class BoostedTrees(Configurable, keras.Model):
         start = tf.tile(tf.convert_to_tensor(self.roots)[:, tf.newaxis], [1, count])
         _, node = tf.while_loop(lambda number, _: number < self.depth, step, (0, start))
         return tf.reduce_sum(tf.gather(self.value, node), axis=0)
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: the shape of the features without the last axis."""
-        return tuple(features_shape(input_shape)[:-1])
 
 
 def _reached(items: tf.Tensor, layout: Layout) -> tf.Tensor:

@@ -18,6 +18,7 @@ from tfrank_sel.features import (
     MEAN,
     Category,
     Feature,
+    FeatureTypes,
     Hash,
     Timestamp,
     Vector,
@@ -51,9 +52,7 @@ class Texts(tf.Module):
             break.
     """
 
-    def __init__(
-        self, features: Mapping[str, Feature], vocabularies: Mapping[str, Sequence[str]]
-    ) -> None:
+    def __init__(self, features: FeatureTypes, vocabularies: Mapping[str, Sequence[str]]) -> None:
         super().__init__()
         self._types = {
             name: kind for name, kind in features.items() if isinstance(kind, (Category, Hash))
@@ -366,7 +365,7 @@ class Preparation(Configurable, keras.layers.Layer):
     def of(
         cls,
         batches: Iterable[tuple[Any, ...]],
-        features: Mapping[str, Feature] | None = None,
+        features: FeatureTypes | None = None,
         within_list: bool = True,
     ) -> Self:
         """Returns a preparation with the moments and vocabularies of a dataset.
@@ -493,12 +492,12 @@ class Preparation(Configurable, keras.layers.Layer):
         return shape
 
 
-def column_names(features: Mapping[str, Feature]) -> list[str]:
+def column_names(features: FeatureTypes) -> list[str]:
     """Returns a name for each of `columns`."""
     return [x for name, feature in features.items() for x in feature.columns(name)]
 
 
-def columns(features: Mapping[str, Feature], numbers: tf.Tensor) -> tf.Tensor:
+def columns(features: FeatureTypes, numbers: tf.Tensor) -> tf.Tensor:
     """Returns the columns to standardise from the numbers of items.
 
     A missing number becomes the constant of its type. A timestamp becomes its age in days, or the
@@ -576,3 +575,11 @@ def _features(inputs: Mapping[str, Any]) -> Any:
             sorted(inputs),
         )
     return inputs[names[0]]
+
+
+class ScoresItems:
+    """Mixin of the models that give a score to each item, from its features."""
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+        """Returns the shape of the scores: the shape of the features without the last axis."""
+        return tuple(features_shape(input_shape)[:-1])

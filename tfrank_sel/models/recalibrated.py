@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tfrank_sel.arguments import Positive
 from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.listwise import ListBatch, as_lists
-from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of
+from tfrank_sel.models.preparation import ScoresItems, features_and_mask, inputs_of
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
@@ -23,7 +23,7 @@ STEPS = 100  # of Newton's method, which converges in about ten
 
 
 @register
-class Recalibrated(Configurable, keras.Model):
+class Recalibrated(Configurable, ScoresItems, keras.Model):
     """A model whose scores are mapped to expected labels by an increasing function.
 
     ```
@@ -128,10 +128,6 @@ class Recalibrated(Configurable, keras.Model):
         part = tf.clip_by_value(tf.math.divide_no_nan(scores - left, right - left), 0.0, 1.0)
         low, high = tf.gather(values, after - 1), tf.gather(values, after)
         return (1.0 - SHARE) * ((1.0 - part) * low + part * high) + SHARE * platt
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: the shape of the features without the last axis."""
-        return tuple(features_shape(input_shape)[:-1])
 
 
 def recalibrate(

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tfrank_sel.features import Category, Feature
+from tfrank_sel.features import Category, FeatureTypes
 from tfrank_sel.refusals import refusal
 from tfrank_sel.spelling import spelled
 
@@ -109,9 +109,7 @@ def decoded(octets: np.ndarray) -> np.ndarray:
     return texts
 
 
-def by_feature(
-    texts: np.ndarray, features: Mapping[str, Feature]
-) -> dict[str, collections.Counter[str]]:
+def by_feature(texts: np.ndarray, features: FeatureTypes) -> dict[str, collections.Counter[str]]:
     """Counts the values of each feature of texts.
 
     Args:
@@ -131,7 +129,7 @@ def by_feature(
     return counters
 
 
-def of_features(texts: np.ndarray, features: Mapping[str, Feature]) -> dict[str, np.ndarray]:
+def of_features(texts: np.ndarray, features: FeatureTypes) -> dict[str, np.ndarray]:
     """Splits the texts of items, `[items, num_texts]`, by feature, `[items, its texts]`."""
     columns, start = {}, 0
     for name, feature in features.items():

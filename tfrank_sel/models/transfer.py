@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from tfrank_sel.models.ensemble import Ensemble
 from tfrank_sel.models.preparation import Preparation
-from tfrank_sel.models.scorers import Perceptron, Prepared
+from tfrank_sel.models.scorers import Ensemble, Perceptron, Prepared
 from tfrank_sel.refusals import refusal
 
 

@@ -133,7 +133,7 @@ def lightgbm(loss: ListwiseLoss, **options: Any) -> Callable[..., Found]:
         model = lightgbm.train(params, lightgbm.Dataset(features, labels, group=group))
         ```
     """
-    return functools.partial(_of_lightgbm, Derivatives(loss, **options))
+    return functools.partial(_call_by_lightgbm, Derivatives(loss, **options))
 
 
 def lightgbm_metric(metric: Metric) -> Callable[..., tuple[str, float, bool]]:
@@ -151,7 +151,7 @@ def lightgbm_metric(metric: Metric) -> Callable[..., tuple[str, float, bool]]:
     Raises:
         TypeError: If `metric` is neither a metric nor a loss of this package.
     """
-    return functools.partial(_measured_by_lightgbm, Measured(metric))
+    return functools.partial(_call_by_lightgbm, Measured(metric))
 
 
 def xgboost(loss: ListwiseLoss, **options: Any) -> Callable[[Any, Any], Found]:
@@ -177,7 +177,7 @@ def xgboost(loss: ListwiseLoss, **options: Any) -> Callable[[Any, Any], Found]:
         model = xgboost.train(params, data, 500, obj=objectives.xgboost(losses.RGCrossLoss()))
         ```
     """
-    return functools.partial(_of_xgboost, Derivatives(loss, **options))
+    return functools.partial(_call_by_xgboost, Derivatives(loss, **options))
 
 
 def xgboost_metric(metric: Metric) -> Callable[[Any, Any], tuple[str, float]]:
@@ -194,56 +194,36 @@ def xgboost_metric(metric: Metric) -> Callable[[Any, Any], tuple[str, float]]:
     Raises:
         TypeError: If `metric` is neither a metric nor a loss of this package.
     """
-    return functools.partial(_measured_by_xgboost, Measured(metric))
+    return functools.partial(_call_by_xgboost, Measured(metric))
 
 
-def _of_lightgbm(
-    derivatives: Derivatives,
+def _call_by_lightgbm(
+    function: Derivatives | Measured,
     y_true: NDArray[Any],
     y_pred: Any,
     weight: NDArray[Any] | None = None,
     group: NDArray[Any] | None = None,
-) -> Found:
-    return derivatives(**_arguments(y_true, y_pred, weight, group))
-
-
-def _measured_by_lightgbm(
-    measured: Measured,
-    y_true: NDArray[Any],
-    y_pred: Any,
-    weight: NDArray[Any] | None = None,
-    group: NDArray[Any] | None = None,
-) -> tuple[str, float, bool]:
-    value = measured(**_arguments(y_true, y_pred, weight, group))
-    return measured.metric.name, value, measured.is_maximised
-
-
-def _arguments(
-    y_true: NDArray[Any], y_pred: Any, weight: ArrayLike | None, group: ArrayLike | None
-) -> dict[str, Any]:
-    """Reads the arguments of scikit-learn, or scores and a data set, as `lightgbm.train` passes."""
+) -> Any:
+    """Takes the arguments of scikit-learn, or scores and a data set, as `lightgbm.train` passes."""
     if hasattr(y_pred, "get_label"):
         scores, data = y_true, y_pred
         y_true, y_pred = data.get_label(), scores
         weight, group = data.get_weight(), data.get_group()
-    return {"labels": y_true, "scores": y_pred, "weights": weight, "group": group}
+    value = function(y_true, y_pred, weight, group)
+    if isinstance(function, Derivatives):
+        return value
+    return function.metric.name, value, function.is_maximised
 
 
-def _of_xgboost(derivatives: Derivatives, scores: NDArray[Any], data: Any) -> Found:
-    return derivatives(**_of_matrix(data), scores=scores)
-
-
-def _measured_by_xgboost(measured: Measured, scores: NDArray[Any], data: Any) -> tuple[str, float]:
-    return measured.metric.name, measured(**_of_matrix(data), scores=scores)
-
-
-def _of_matrix(data: Any) -> dict[str, Any]:
+def _call_by_xgboost(function: Derivatives | Measured, scores: NDArray[Any], data: Any) -> Any:
     weights, bounds = data.get_weight(), data.get_uint_info("group_ptr")
-    return {
-        "labels": data.get_label(),
-        "weights": weights if weights.size else None,
-        "group": np.diff(bounds.astype(np.int64)) if bounds.size else None,
-    }
+    value = function(
+        data.get_label(),
+        scores,
+        weights if weights.size else None,
+        np.diff(bounds.astype(np.int64)) if bounds.size else None,
+    )
+    return value if isinstance(function, Derivatives) else (function.metric.name, value)
 
 
 # A Newton step on any loss is a step on squared errors, whose targets and weights are of the loss.

@@ -3,7 +3,7 @@
 import functools
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -154,20 +154,6 @@ def random_signs(count: int, shape: Tensor, seed: Tensor, dtype: tf.DType) -> li
     return [signs * tf.gather(tf.constant(row, dtype), place) for row in hadamard]
 
 
-class Placed(NamedTuple):
-    """A set of lists, laid out for a loss.
-
-    Attributes:
-        places: Those of `PaddedLists`.
-        slots: Those of `PaddedLists`.
-        batches: Labels, masks and weights, each of the shape of the slots.
-    """
-
-    places: Tensor
-    slots: list[Tensor]
-    batches: list[ListBatch]
-
-
 class Derivatives:
     """First and second derivatives of a loss in the scores of items.
 
@@ -241,18 +227,21 @@ class Derivatives:
         Raises:
             ValueError: If the loss cannot use a label, such as a negative one, or sizes differ.
         """
-        lists = self._prepared(*content(labels, weights, group))
-        values = as_scores(scores, len(lists.places))
+        places, slots, batches = self._prepared(*content(labels, weights, group))
+        values = as_scores(scores, len(places))
         if not len(values):
             return np.zeros(0, np.float32), np.zeros(0, np.float32)
         seed = np.array([self.seed, zlib.crc32(values.data)], np.int64)
         scores = tf.constant(values, self.loss.dtype)
-        pairs = sum(index.shape.num_elements() * index.shape[-1] for index in lists.slots)
+        pairs = sum(index.shape.num_elements() * index.shape[-1] for index in slots)
         graph = self._graphs[pairs > PAIRS]
-        gradient, diagonal = graph(scores, tf.constant(seed), *lists)
+        gradient, diagonal = graph(scores, tf.constant(seed), places, slots, batches)
         return np.asarray(gradient, np.float32), np.asarray(diagonal, np.float32)
 
-    def _prepare(self, labels: bytes, weights: bytes | None, group: bytes) -> Placed:
+    def _prepare(
+        self, labels: bytes, weights: bytes | None, group: bytes
+    ) -> tuple[Tensor, list[Tensor], list[ListBatch]]:
+        """Returns the places and slots of `PaddedLists`, and batches of the shape of the slots."""
         lists = PaddedLists.of(labels, weights, group)
         check_labels(self.loss, lists.labels)
         batches = []
@@ -265,7 +254,7 @@ class Derivatives:
             )
             chunks = index.shape[:2]
             batches.append(ListBatch(*(tf.reshape(x, [*chunks, *x.shape[1:]]) for x in full)))
-        return Placed(tf.constant(lists.places), [tf.constant(x) for x in lists.slots], batches)
+        return tf.constant(lists.places), [tf.constant(x) for x in lists.slots], batches
 
     def _derivatives(
         self,

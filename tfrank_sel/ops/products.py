@@ -24,7 +24,7 @@ BITS = 900  # of the largest number of the tree, whose products have the range o
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class ProductPlan:
     """Plan to compute the coefficients from the factors of a list.
 
     Attributes:
@@ -45,7 +45,7 @@ class Plan:
 
 
 @functools.cache
-def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> Plan:
+def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> ProductPlan:
     """Chooses the fastest lanes for lists of a size, or of any size if `None`."""
     # The number of sampled items has a variance below k, so coefficients farther from k than this
     # have a share of 1e-9 (1e-17) in the series of the gradient.
@@ -62,11 +62,13 @@ def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> Plan:
         narrow = 1.15 if lanes < 64 and size > 4096 else 1.0
         cost = narrow * items * lanes * (degree + 7) + 3.0 * lanes * (degree + 1) * (k + above + 1)
         if lanes == LANES[0] or lanes * FACTORS <= size:
-            costs[Plan(lanes, degree, most, min(k, reach), above, 1e-16 if double else 2e-8)] = cost
+            costs[
+                ProductPlan(lanes, degree, most, min(k, reach), above, 1e-16 if double else 2e-8)
+            ] = cost
     return min(costs, key=costs.__getitem__)
 
 
-def lanes_of(u: Tensor, peaked: Tensor, k: int, plan: Plan) -> Tensor:
+def lanes_of(u: Tensor, peaked: Tensor, k: int, plan: ProductPlan) -> Tensor:
     """Multiplies the factors `1 + exp(u) z` of each lane, truncated at `plan.degree`.
 
     Args:
@@ -88,12 +90,14 @@ def lanes_of(u: Tensor, peaked: Tensor, k: int, plan: Plan) -> Tensor:
     )
 
 
-def full_lanes_of(u: Tensor, plan: Plan) -> Tensor:
+def full_lanes_of(u: Tensor, plan: ProductPlan) -> Tensor:
     """Computes `lanes_of` up to `plan.full_degree`: slower, and for any odds."""
     return _grow(u, plan.full_degree, plan, signed=True)
 
 
-def coefficients(lanes: Tensor, full_lanes: Callable[[], Tensor], k: int, plan: Plan) -> Tensor:
+def coefficients(
+    lanes: Tensor, full_lanes: Callable[[], Tensor], k: int, plan: ProductPlan
+) -> Tensor:
     """Multiplies the lanes of each list.
 
     Args:
@@ -115,7 +119,7 @@ def coefficients(lanes: Tensor, full_lanes: Callable[[], Tensor], k: int, plan: 
     )
 
 
-def _grow(u: Tensor, degree: int, plan: Plan, signed: bool) -> Tensor:
+def _grow(u: Tensor, degree: int, plan: ProductPlan, signed: bool) -> Tensor:
     """Computes the polynomial of each lane up to a degree, `[batch_size, degree + 1, lanes]`.
 
     If `signed`, an item of odds above 1 has the factor `exp(-u) + z`, to avoid overflow.
@@ -172,7 +176,7 @@ def _expand(odds: list[Tensor], signed: bool) -> list[Tensor | float]:
     return product
 
 
-def _cut_too_much(lanes: Tensor, plan: Plan) -> Tensor:
+def _cut_too_much(lanes: Tensor, plan: ProductPlan) -> Tensor:
     """Bounds the truncation error of the lanes, whose coefficients are log-concave."""
     tiny = tf.constant(1e-300 if lanes.dtype == tf.float64 else 1e-37, lanes.dtype)
     largest = tf.reduce_max(lanes, axis=1)

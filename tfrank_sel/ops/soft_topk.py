@@ -22,11 +22,14 @@ Reference:
 """
 
 import math
+from typing import TypeAlias
 
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.ops import masking, one_class
+
+Pair: TypeAlias = tuple[Tensor, Tensor]
 
 QUICK_STEPS = 8  # before every second step halves the range
 LONG = 32  # times the items that steps need, from which on a list is long
@@ -101,7 +104,7 @@ def _taken(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int, Tensor
     return taken, 2 * math.ceil(k) + 1, has_more
 
 
-def _gaps(scores: Tensor, k: float, mask: Tensor) -> tuple[Tensor, Tensor]:
+def _gaps(scores: Tensor, k: float, mask: Tensor) -> Pair:
     """Returns `s - b`, and whether a list has more than `k` items; if not, `b` is arbitrary."""
     count = _count(mask, scores.dtype)
     taken, needed, has_more = _taken(scores, k, count)
@@ -144,15 +147,13 @@ def _shares(gaps: Tensor, mask: Tensor | None) -> Tensor:
     return tf.nn.softmax(-tf.abs(gaps)) if mask is None else masking.softmax(-tf.abs(gaps), mask)
 
 
-def _solve(
-    all_scores: Tensor, k: Tensor, count: Tensor, mask: Tensor, needed: int
-) -> tuple[Tensor, Tensor]:
+def _solve(all_scores: Tensor, k: Tensor, count: Tensor, mask: Tensor, needed: int) -> Pair:
     """Returns the score nearest to `b`, and `b` less it, of each list, `[batch_size, 1]`."""
 
-    def of_all() -> tuple[Tensor, Tensor]:
+    def of_all() -> Pair:
         return _steps(all_scores, tf.fill(tf.shape(count), all_scores.dtype.min), k, count, mask)
 
-    def of_best() -> tuple[Tensor, Tensor]:
+    def of_best() -> Pair:
         scores, rest = _best(tf.where(mask, all_scores, all_scores.dtype.min), needed)
         return _steps(scores, rest, k, count, tf.range(needed, dtype=count.dtype) < count)
 
@@ -162,9 +163,7 @@ def _solve(
     return tf.cond(tf.shape(all_scores)[1] > LONG * needed, of_best, of_all)
 
 
-def _steps(
-    scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor
-) -> tuple[Tensor, Tensor]:
+def _steps(scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor) -> Pair:
     """Solves for `b` by scores, and the logarithm of the sum of the exponentials of all others."""
     highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
     lowest = tf.reduce_min(tf.where(mask, scores, scores.dtype.max), axis=1, keepdims=True)
@@ -207,7 +206,7 @@ def _steps(
     return centre, offset
 
 
-def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _best(scores: Tensor, count: int) -> Pair:
     """Returns the best scores, and the logarithm of the sum of the exponentials of the others."""
     best = _highest(scores, count)
     last = best[:, -1:]
@@ -240,7 +239,7 @@ def _highest(scores: Tensor, count: int) -> Tensor:
     return tf.math.top_k(tf.reshape(few, [-1, count * width]), count).values
 
 
-def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> Pair:
     """Returns how far to shift `b` by the items on its two sides, and the sign of `sum p - k`.
 
     With the `m` items above `b`, `A = sum_{i above} exp(b - s_i)` and

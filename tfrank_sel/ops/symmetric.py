@@ -14,7 +14,7 @@ from tensorflow import Tensor
 from tfrank_sel.ops import layout
 from tfrank_sel.ops.products import (
     UNKNOWN_SIZE,
-    Plan,
+    ProductPlan,
     coefficients,
     full_lanes_of,
     lanes_of,
@@ -183,7 +183,7 @@ class Series(NamedTuple):
     heavy: Tensor
 
 
-def series_of(coefficients: Tensor, k: int, plan: Plan, dtype: tf.DType) -> Series:
+def series_of(coefficients: Tensor, k: int, plan: ProductPlan, dtype: tf.DType) -> Series:
     """Makes the series of the polynomials of `[batch_size, k + plan.above + 1]` coefficients.
 
     Args:

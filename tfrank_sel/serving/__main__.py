@@ -19,9 +19,8 @@ import typer
 from tfrank_sel.commandline import Application, Version, tell, told
 from tfrank_sel.data import stores
 from tfrank_sel.launch import quiet
-from tfrank_sel.refusals import received, refusal
-from tfrank_sel.serving.limits import Limits
-from tfrank_sel.serving.options import Following, with_options
+from tfrank_sel.refusals import refusal
+from tfrank_sel.serving.options import Following, Limits, with_options
 from tfrank_sel.serving.output import unhindered
 from tfrank_sel.serving.status import ServingError
 from tfrank_sel.terminal import Terminal
@@ -106,7 +105,7 @@ def serve(
         from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
         from tfrank_sel.serving.deployment import config, model_config
-        from tfrank_sel.serving.deployment.messages import SSLConfig
+        from tfrank_sel.serving.deployment.config import SSLConfig
         from tfrank_sel.serving.endpoint import Endpoint
         from tfrank_sel.serving.engine.interleaving import Interleaving
 
@@ -355,11 +354,11 @@ def _releases(folder: str, model_name: str) -> "Releases":
 def _letor(file: pathlib.Path, num_features: int) -> Any:
     """Returns the only list of a file."""
     from tfrank_sel.data import letor
-    from tfrank_sel.data.rejections import InputError
+    from tfrank_sel.data.rejections import rejection
 
     lists = list(letor.read(file, num_features))
     if len(lists) != 1:
-        raise InputError(str(file), received("expected one query", len(lists)))
+        raise rejection(str(file), "expected one query", len(lists))
     return lists[0]
 
 

@@ -11,7 +11,7 @@ from concurrent import futures
 from typing import Any, TypeVar
 
 from tfrank_sel.refusals import received
-from tfrank_sel.serving.limits import ExceededError, Limits
+from tfrank_sel.serving.options import ExceededError, Limits
 from tfrank_sel.serving.status import Code, ServingError
 
 T = TypeVar("T")

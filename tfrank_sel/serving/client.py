@@ -2,13 +2,12 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfrank_sel.arguments import Checked
+from tfrank_sel.arguments import Checked, StrPath
 from tfrank_sel.data import elwc, requests, typed, writing
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.export.inputs import ModelInputs
@@ -71,7 +70,7 @@ class Ranker(Checked):
         *,
         timeout: float = 10.0,
         authority: bytes | None = None,
-        manifest: str | os.PathLike[str] | None = None,
+        manifest: StrPath | None = None,
     ) -> None:
         self._manifest = {} if manifest is None else read_manifest(manifest)["features"]
         self._transport = transports.connect(address, model_name, timeout, authority)

@@ -21,7 +21,7 @@ from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import Load
 from tfrank_sel.serving.grpc_services import create_server
-from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.rest import page
 from tfrank_sel.serving.rest.api import RestApi
 from tfrank_sel.serving.rest.connections import LimitedHttp

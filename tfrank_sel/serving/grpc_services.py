@@ -28,8 +28,8 @@ from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.interleaving import session
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model
 from tfrank_sel.serving.engine.predict import predict, regress, serialized, signature_of
-from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Observation
+from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid, mapped
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}

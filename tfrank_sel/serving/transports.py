@@ -51,6 +51,11 @@ class Transport(abc.ABC):
         self.address = address
         self.model_name = model_name
         self.timeout = timeout
+        self.open(authority)
+
+    @abc.abstractmethod
+    def open(self, authority: bytes | None) -> None:
+        """Opens the connection."""
 
     @abc.abstractmethod
     def predict(
@@ -104,10 +109,7 @@ class Transport(abc.ABC):
 class Grpc(Transport):
     """gRPC; the address is `HOST:PORT`."""
 
-    def __init__(
-        self, address: str, model_name: str, timeout: float, authority: bytes | None
-    ) -> None:
-        super().__init__(address, model_name, timeout, authority)
+    def open(self, authority: bytes | None) -> None:
         methods = [{"name": [{"service": _SERVICE}], "retryPolicy": _RETRY}]
         options = [
             ("grpc.max_receive_message_length", _ANY_SIZE),
@@ -115,10 +117,10 @@ class Grpc(Transport):
             ("grpc.service_config", json.dumps({"methodConfig": methods})),
         ]
         if authority is None:
-            self._channel = grpc.insecure_channel(address, options=options)
+            self._channel = grpc.insecure_channel(self.address, options=options)
         else:
             credentials = grpc.ssl_channel_credentials(authority)
-            self._channel = grpc.secure_channel(address, credentials, options=options)
+            self._channel = grpc.secure_channel(self.address, credentials, options=options)
 
     def predict(
         self,
@@ -168,12 +170,9 @@ class Grpc(Transport):
 class Rest(Transport):
     """REST; the address is `http://HOST:PORT` or `https://HOST:PORT`."""
 
-    def __init__(
-        self, address: str, model_name: str, timeout: float, authority: bytes | None
-    ) -> None:
-        super().__init__(address, model_name, timeout, authority)
-        self._client = Client(address, timeout, authority=authority, tries=_TRIES)
-        self._path = f"/v1/models/{quoted(model_name)}"
+    def open(self, authority: bytes | None) -> None:
+        self._client = Client(self.address, self.timeout, authority=authority, tries=_TRIES)
+        self._path = f"/v1/models/{quoted(self.model_name)}"
 
     def predict(
         self,

@@ -12,10 +12,10 @@ from benchmarks.speed.gpu import cases
 from benchmarks.speed.gpu.cases import RATE, TOP_K, Case, Input
 from benchmarks.speed.topk_competitors import with_gradient
 from tfrank_sel import links, losses, models
+from tfrank_sel.losses.topk import Selection, SoftSelection
 from tfrank_sel.models.als import batched
 from tfrank_sel.models.als.rows import GainRows, Shared
 from tfrank_sel.ops import layout
-from tfrank_sel.ops.selection import Selection, SoftSelection
 
 # with its peer
 LOSSES = {

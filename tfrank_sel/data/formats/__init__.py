@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import lists, stores, table as data_table
 from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats.binary import (
@@ -30,10 +31,10 @@ from tfrank_sel.data.formats.reader import (
 from tfrank_sel.data.formats.tables import TableReader as TableReader, common_columns
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
 from tfrank_sel.data.lists import ItemList
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import InputError as InputError, Rejected, rejection
 from tfrank_sel.data.schema import Columns as Columns, Schema as Schema
 from tfrank_sel.data.table import Table as Table, check, of_frame, readable
-from tfrank_sel.features import Feature
+from tfrank_sel.features import Feature as Feature, FeatureTypes
 from tfrank_sel.refusals import received, refusal
 
 Layout = Schema  # an earlier name
@@ -80,19 +81,19 @@ def reader(
     names = [format or _format(path) for path in paths]
     for path, name in zip(paths, names, strict=True):
         if name != names[0]:
-            raise InputError(path, received(f"expected {names[0]}, as {paths[0]} is", name))
+            raise rejection(path, f"expected {names[0]}, as {paths[0]} is", name)
         if name not in FORMATS:
             raise refusal(f"`format` must be one of {', '.join(FORMATS)}", name)
     return FORMATS[names[0]](columns or Columns())
 
 
 def read(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: StrPath | Sequence[StrPath],
     *,
     query: str = Columns.query,
     label: str | None = Columns.label,
     doc_id: str = Columns.doc_id,
-    features: Sequence[str] | Mapping[str, Feature] = (),
+    features: Sequence[str] | FeatureTypes = (),
     num_features: int | None = None,
     weight: str | None = None,
     list_weight: str | None = None,
@@ -297,7 +298,7 @@ def read_text(path: str) -> str:
 def _of_tables(paths: Sequence[str], format: str | None) -> TableReader:
     table_reader = reader(paths, None, format)
     if not isinstance(table_reader, TableReader):
-        raise InputError(paths[0], received("expected a file of a table", table_reader.name))
+        raise rejection(paths[0], "expected a file of a table", table_reader.name)
     return table_reader
 
 
@@ -312,4 +313,4 @@ def _format(path: str) -> str:
         return LetorReader.name
     formats = "; ".join(f"{name}: {' '.join(x.suffixes)}" for name, x in FORMATS.items())
     expected = f"expected a file name with a known suffix, or the argument `format` ({formats})"
-    raise InputError(path, received(expected, repr(os.path.splitext(file)[1])))
+    raise rejection(path, expected, repr(os.path.splitext(file)[1]))

@@ -15,11 +15,10 @@ from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.formats.reader import Part, Reader, RowReader, spaced
 from tfrank_sel.data.formats.tables import PARTS, ROWS, TableReader
 from tfrank_sel.data.lists import Lists
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import Rejected, rejection
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.table import Table, readable
 from tfrank_sel.features import Feature
-from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:  # it imports TensorFlow, which takes seconds
     from tfrank_sel.data.formats import records
@@ -97,7 +96,7 @@ def _files(path: str) -> list[str]:
     paths = [x for x in stores.find(path) if x.endswith(ParquetReader.suffixes)]
     shown = [x for x in paths if not any(y[0] in "._" for y in _within(path, x).split("/"))]
     if not shown:
-        raise InputError(path, received("expected Parquet files in the folder", "none"))
+        raise rejection(path, "expected Parquet files in the folder", "none")
     return shown
 
 

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from tfrank_sel.data import arrays, parsing, stores, typed
 from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.lists import Lists
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import Rejected, rejection
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.data.table import Table
@@ -42,6 +42,7 @@ Unreadable = (tf.errors.OpError, UnicodeDecodeError)
 
 DTYPES = {"float_list": tf.float32, "int64_list": tf.int64, "bytes_list": tf.string}
 _Features = Mapping[str, Any]  # `tf.train.Feature` by name
+_Parsed: TypeAlias = tuple[Sequence[_Features], _Features]  # of the items and of the query
 Kinds = dict[str, tuple[str, int]]  # kind of each feature, and its number of values
 _BATCH = 64  # records parsed at once
 
@@ -57,7 +58,7 @@ class RecordParser(NamedTuple):
 
     name: str
     parse: Callable[..., dict[str, Any]]
-    features: Callable[[bytes], tuple[Sequence[_Features], _Features]]
+    features: Callable[[bytes], _Parsed]
 
 
 def kinds(paths: Sequence[str], parser: RecordParser) -> tuple[Kinds, Kinds]:
@@ -102,9 +103,7 @@ def _first(paths: Sequence[str]) -> Iterator[bytes]:
     return (x for path in paths for x in itertools.islice(records(path), _SAMPLE))
 
 
-def _read(
-    found: Iterable[bytes], parser: RecordParser
-) -> Iterator[tuple[Sequence[_Features], _Features]]:
+def _read(found: Iterable[bytes], parser: RecordParser) -> Iterator[_Parsed]:
     """Yields the result of `parser.features` for the readable records."""
     for record in found:
         try:
@@ -157,11 +156,11 @@ def records(path: str) -> Iterator[bytes]:
             yield record.numpy()
     except (tf.errors.OpError, OSError) as error:
         reason = str(error) if isinstance(error, OSError) else first_line(error)
-        raise InputError(path, received("expected a readable TFRecord file", reason)) from error
+        raise rejection(path, "expected a readable TFRecord file", reason) from error
     # TensorFlow ignores a truncated record whose length is not complete.
     if not is_compressed and octets != os.path.getsize(near):
         read = f"{octets} octets of records, and more"
-        raise InputError(path, received("expected a readable TFRecord file", read))
+        raise rejection(path, "expected a readable TFRecord file", read)
 
 
 def first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
@@ -181,26 +180,26 @@ def text(value: bytes | int | float) -> str:
     return arrays.text(np.float32(value) if isinstance(value, float) else value) or ""
 
 
-def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:
+def _of_elwc(record: bytes) -> _Parsed:
     examples, context, _ = (x.numpy() for x in parsing.split(tf.constant([record])))
     return [_example(item) for item in examples[0]], _example(context[0])
 
 
-def _of_example_in_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+def _of_example_in_example(record: bytes) -> _Parsed:
     outer = _example(record)
     context = outer["serialized_context"].bytes_list.value or [b""]
     examples = outer["serialized_examples"].bytes_list.value
     return [_example(item) for item in examples], _example(context[0])
 
 
-def _of_sequence_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+def _of_sequence_example(record: bytes) -> _Parsed:
     sequence = tf.train.SequenceExample.FromString(record)
     lists = sequence.feature_lists.feature_list
     items = [{name: item} for name in lists for item in lists[name].feature]
     return items, sequence.context.feature
 
 
-def _of_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+def _of_example(record: bytes) -> _Parsed:
     example = _example(record)
     return [example], example
 
@@ -249,7 +248,7 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     )
     if not names:
         reason = "expected a feature of numbers, or the type of each feature"
-        raise InputError(place, received(reason, sorted({*items, *context})))
+        raise rejection(place, reason, sorted({*items, *context}))
     sizes = {name: size for name, (_, size) in items.items()}
     types = columns.types or {name: _numbers_of(sizes.get(name, 1)) for name in names}
     required = [(name, items) for role, name in columns.measures.items() if role != "list_weight"]
@@ -260,11 +259,11 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     for name, kinds_there in required:
         if name not in kinds_there:
             where = "the items" if kinds_there is items else "the query"
-            raise InputError(place, received(f"expected {name!r} in {where}", sorted(kinds_there)))
+            raise rejection(place, f"expected {name!r} in {where}", sorted(kinds_there))
     for name, feature in types.items():
         kind, _ = (context if feature.of == "query" else items)[name]
         if kind == "bytes_list" and feature.numbers(name):
-            raise InputError(place, received(f"expected numbers in {name!r}", "bytes"))
+            raise rejection(place, f"expected numbers in {name!r}", "bytes")
     of_query = {name: context[name][0] != "bytes_list" for name in columns.context}
     return Schema(types, of_query, columns)
 

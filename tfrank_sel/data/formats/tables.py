@@ -22,7 +22,7 @@ from tfrank_sel.data.arrow_types import (
 )
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.reader import Part, RowReader, spaced
-from tfrank_sel.data.rejections import InputError, Rejected
+from tfrank_sel.data.rejections import Rejected, rejection
 from tfrank_sel.data.schema import Columns, Schema, is_index
 from tfrank_sel.data.table import ROLES, Table, check, check_types, numbered, readable
 from tfrank_sel.features import (
@@ -36,7 +36,6 @@ from tfrank_sel.features import (
     Vector,
     spans,
 )
-from tfrank_sel.refusals import received
 
 Row = tuple[str, int, dict[str, Any]]  # file, number of the row, and values by name
 ROWS = 8192  # read at once
@@ -249,10 +248,10 @@ def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
             kind = schema.field(name).type
             if not accepts(kind, Number()) or is_text(plain_type(kind)):
                 expected = f"expected numbers in the column {name!r}"
-                raise InputError(place, received(expected, kind))
+                raise rejection(place, expected, kind)
     if not (columns.features or free):
         place, schema = next(iter(schemas.items()))
-        raise InputError(place, received("expected a column of numbers", schema.names))
+        raise rejection(place, "expected a column of numbers", schema.names)
     return Schema(
         columns.types or dict.fromkeys(columns.features or free, Number(missing=REFUSE)),
         {name: all(name in own for own in numbers.values()) for name in columns.context},

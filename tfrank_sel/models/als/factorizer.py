@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel import kept
-from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive
+from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive, StrPath
 from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.models.als import ids, progress, retrieval, tuning
 from tfrank_sel.models.als.interactions import Interactions, as_matrix, merged, read
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfrank_sel.models.scorers import TwoTower
 
 Array: TypeAlias = NDArray[np.floating]
-Path: TypeAlias = str | os.PathLike[str]
+Path: TypeAlias = StrPath
 _KIND, _CONFIG, _ARRAYS = "RGFactorizer", "config.json", "arrays.npz"  # what is saved
 _UNSEARCHED = 0.6  # regularization that is neither given nor chosen
 _HELD_OUT = 0.1  # share of the interactions by which it is chosen

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.distribution import Group
 from tfrank_sel.serialization import Frozen, register
+
+Affine: TypeAlias = tuple[float, float]
+
+Float64s: TypeAlias = NDArray[np.float64]
 
 _CHUNK = 1 << 12  # rows of random numbers at a time
 
@@ -39,21 +43,21 @@ class Objective(Frozen, abc.ABC):
 
     @property
     @abc.abstractmethod
-    def curvature(self) -> tuple[float, float]:
+    def curvature(self) -> Affine:
         """The curvature at a positive: a constant, and a factor of the gain."""
 
     @property
     @abc.abstractmethod
-    def slope(self) -> tuple[float, float]:
+    def slope(self) -> Affine:
         """The slope at a positive: a constant, and a factor of the gain."""
 
     @property
     @abc.abstractmethod
-    def offset(self) -> tuple[float, float]:
+    def offset(self) -> Affine:
         """The loss of a positive at score 0: a constant, and a factor of the gain."""
 
     @abc.abstractmethod
-    def scale(self, gain_sums: NDArray[np.float64], num_items: int) -> NDArray[np.float64]:
+    def scale(self, gain_sums: Float64s, num_items: int) -> Float64s:
         """Returns the weight of all items in the loss of each user."""
 
 
@@ -66,18 +70,18 @@ class _Anchored(Objective):
     lift = 1.0
 
     @property
-    def curvature(self) -> tuple[float, float]:
+    def curvature(self) -> Affine:
         return self.alpha, 0.0
 
     @property
-    def slope(self) -> tuple[float, float]:
+    def slope(self) -> Affine:
         return self.alpha * self.target, 1.0
 
     @property
-    def offset(self) -> tuple[float, float]:
+    def offset(self) -> Affine:
         return self.alpha * self.target**2 / 2.0, 0.0
 
-    def scale(self, gain_sums: NDArray[np.float64], num_items: int) -> NDArray[np.float64]:
+    def scale(self, gain_sums: Float64s, num_items: int) -> Float64s:
         return gain_sums / num_items
 
 
@@ -152,28 +156,28 @@ class WeightedSquare(Objective):
     lift = 0.0
 
     @property
-    def curvature(self) -> tuple[float, float]:
+    def curvature(self) -> Affine:
         return 0.0, self.alpha
 
     @property
-    def slope(self) -> tuple[float, float]:
+    def slope(self) -> Affine:
         return 0.0, self.alpha * self.target
 
     @property
-    def offset(self) -> tuple[float, float]:
+    def offset(self) -> Affine:
         return 0.0, self.alpha * self.target**2 / 2.0
 
-    def scale(self, gain_sums: NDArray[np.float64], num_items: int) -> NDArray[np.float64]:
+    def scale(self, gain_sums: Float64s, num_items: int) -> Float64s:
         return np.full_like(gain_sums, self.unobserved)
 
 
-def base_weights(counts: NDArray[Any], exponent: float) -> NDArray[np.float64]:
+def base_weights(counts: NDArray[Any], exponent: float) -> Float64s:
     """Returns the base weights of items, mean 1: their numbers of positives to a power."""
     popularity = np.maximum(counts, 0.5) ** exponent
     return popularity * (len(counts) / popularity.sum())
 
 
-def activity_weights(counts: NDArray[Any], exponent: float, group: Group) -> NDArray[np.float64]:
+def activity_weights(counts: NDArray[Any], exponent: float, group: Group) -> Float64s:
     """Returns the weights of users: their numbers of positives to minus a power.
 
     The mean over the positives of all processes of the group is 1.

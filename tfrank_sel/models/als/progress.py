@@ -10,6 +10,7 @@ import numpy as np
 import rich.progress
 from numpy.typing import NDArray
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.models.als import retrieval
 from tfrank_sel.models.als.solver import Solver
 
@@ -27,9 +28,7 @@ class Reporter:
         log_dir: Folder for TensorBoard, if any.
     """
 
-    def __init__(
-        self, sweeps: int, rows: int, verbose: bool, log_dir: str | os.PathLike[str] | None
-    ) -> None:
+    def __init__(self, sweeps: int, rows: int, verbose: bool, log_dir: StrPath | None) -> None:
         self._rows = rows
         self._bar = rich.progress.Progress(
             *rich.progress.Progress.get_default_columns(),

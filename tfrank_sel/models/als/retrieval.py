@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from tfrank_sel.distribution import Group, SingleProcess
-from tfrank_sel.models.als.objectives import Objective
+from tfrank_sel.models.als.objectives import Float64s, Objective
 from tfrank_sel.refusals import refusal
 
 Array: TypeAlias = NDArray[np.floating]
@@ -187,9 +187,6 @@ def _marked(ids: Ids, indptr: NDArray[np.int64], indices: Ids) -> NDArray[np.boo
             for place in range(ids.shape[1]):
                 is_in[row, place] |= ids[row, place] == indices[at]
     return is_in
-
-
-Float64s = NDArray[np.float64]
 
 
 class Explanation(NamedTuple):

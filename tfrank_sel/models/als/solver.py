@@ -2,24 +2,23 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numba.extending import typeof_impl
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from tfrank_sel.distribution.groups import Group, Indices, SingleProcess
-from tfrank_sel.models.als import blocks, rows as kernels
-from tfrank_sel.models.als.objectives import Objective
+from tfrank_sel.models.als import rows as kernels
+from tfrank_sel.models.als.objectives import Float64s, Objective
 from tfrank_sel.models.als.rows import Array, GainRows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
 from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.models.als.batched import BatchedRows
-
-Float64s: TypeAlias = NDArray[np.float64]
 
 _CHUNK = 1 << 12  # rows at a time, to avoid a copy of all of them
 
@@ -96,7 +95,7 @@ class Solver:
         per_user = (list_weights, ones[0], self._scales, user_ridges)
         per_item = (ones[1], everyones_weights, base_weights, item_ridges)
         self.by_user = self._side(interactions, *per_user, dtype)
-        self.by_item = self._side(blocks.transposed(interactions, group), *per_item, dtype)
+        self.by_item = self._side(transposed(interactions, group), *per_item, dtype)
 
     def sweep(self, users: Array, items: Array) -> None:
         """Updates the users' factors, then the items' factors, in place."""
@@ -228,7 +227,7 @@ class Solver:
         ridges: Float64s,
         dtype: str,
     ) -> _Side:
-        matrix, needed = blocks.compact(matrix, self.group)
+        matrix, needed = compact(matrix, self.group)
         arrays = (matrix.data, weights, column_weights[needed], scales, ridges)
         rows = GainRows(
             matrix.indptr.astype(np.int64),
@@ -318,3 +317,35 @@ def _fixed_point(
             value = value - (steps + changes) @ mix
         arguments.append(value)
         residuals.append(renewed(value) - value)
+
+
+def compact(matrix: Any, group: Group) -> tuple[Any, Indices]:
+    """Drops the empty columns of a CSR matrix; returns the indices of the others."""
+    if group.size == 1:
+        return matrix, slice(None)  # avoids a copy
+    columns, indices = np.unique(matrix.indices, return_inverse=True)
+    shape = (matrix.shape[0], len(columns))
+    return sp.csr_matrix((matrix.data, indices, matrix.indptr), shape), columns
+
+
+def transposed(matrix: Any, group: Group) -> Any:
+    """Returns this process's block of columns of a CSR matrix, as rows.
+
+    Args:
+        matrix: This process's block of rows, with all columns.
+        group: The processes.
+    """
+    if group.size == 1:
+        return matrix.T.tocsr()
+    rows_of = group.gathered(np.array([matrix.shape[0]]))
+    own = group.block(matrix.shape[1])
+    pairs = matrix.tocoo()
+    rows = pairs.row + rows_of[: group.rank].sum()
+    triples = np.stack([rows, pairs.col, pairs.data], axis=1, dtype=np.float64)  # exactly
+    kept = [np.empty((0, 3))]
+    for _, parts in group.pieces(triples):
+        kept += [part[(part[:, 1] >= own.start) & (part[:, 1] < own.stop)] for part in parts]
+    row, column, data = np.concatenate(kept).T
+    positions = (column.astype(np.int64) - own.start, row.astype(np.int64))
+    shape = (own.stop - own.start, rows_of.sum())
+    return sp.csr_matrix((data.astype(matrix.dtype), positions), shape)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.distribution import CollectiveGroup, Group, SingleProcess
-from tfrank_sel.distribution.cluster import Cluster
+from tfrank_sel.distribution.groups import Cluster
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.refusals import received
 

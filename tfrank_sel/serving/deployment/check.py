@@ -13,7 +13,7 @@ from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import BATCHING
 from tfrank_sel.refusals import received
-from tfrank_sel.serving.deployment import config, messages, model_config
+from tfrank_sel.serving.deployment import config, model_config
 from tfrank_sel.serving.engine import versions
 from tfrank_sel.serving.status import ServingError
 
@@ -56,7 +56,7 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
     """
     path = folder / "models.config"
     try:
-        models = model_config.of_proto(messages.read(path, ModelServerConfig))
+        models = model_config.of_proto(model_config.parse_file(path, ModelServerConfig))
         for model in models:
             model_config.check_platform(model)
     except ServingError as error:
@@ -65,9 +65,9 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
     for model in models:
         yield from _model(path, model, root)
     for name, kind in (
-        ("batching.config", messages.BatchingParameters),
-        ("monitoring.config", messages.MonitoringConfig),
-        ("ssl.config", messages.SSLConfig),
+        ("batching.config", config.BatchingParameters),
+        ("monitoring.config", config.MonitoringConfig),
+        ("ssl.config", config.SSLConfig),
         ("session.config", config_pb2.ConfigProto),
     ):
         if (folder / name).exists():
@@ -105,7 +105,7 @@ def _versions(
         with stores.copied(folders[version]) as near:
             yield from _version(pathlib.Path(near), version)
             if (batching := pathlib.Path(near, BATCHING)).exists():
-                yield from _config(batching, messages.BatchingParameters)
+                yield from _config(batching, config.BatchingParameters)
 
 
 def _version(folder: pathlib.Path, version: int) -> Iterator[Fault]:
@@ -118,7 +118,7 @@ def _version(folder: pathlib.Path, version: int) -> Iterator[Fault]:
 
 def _config(path: pathlib.Path, kind: Callable[[], Any]) -> Iterator[Fault]:
     try:
-        message = messages.read(path, kind)
+        message = model_config.parse_file(path, kind)
     except ServingError as error:
         yield Fault(path, "", str(error))
         return

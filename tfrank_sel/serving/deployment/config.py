@@ -5,33 +5,64 @@ one. `faults` lists the values that a server rejects, and `read` and `write` rai
 """
 
 import itertools
-import os
 import pathlib
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import grpc
 from google.protobuf import text_format
 from tensorflow.core.protobuf import config_pb2
-from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import http_client
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.refusals import received
-from tfrank_sel.serving import monitoring as metrics
-from tfrank_sel.serving.deployment import messages, model_config
-from tfrank_sel.serving.deployment.messages import (
-    BatchingParameters,
-    MonitoringConfig,
-    SSLConfig,
-)
+from tfrank_sel.serving import monitoring as metrics, protos
+from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.status import ServingError, invalid
+
+Faults: TypeAlias = Iterator[tuple[str, str]]
 
 # Defaults of a server for batching parameters that are not set.
 _MAX_BATCH_SIZE: Final = 1000
 _MAX_ENQUEUED_BATCHES: Final = 10
+
+
+_INT64, _BOOL, _STRING = protos.FIELD.TYPE_INT64, protos.FIELD.TYPE_BOOL, protos.FIELD.TYPE_STRING
+
+# messages whose protos are in no package
+_MESSAGES: dict[str, dict[str, Any]] = {
+    "BatchingParameters": {
+        "max_batch_size": "Int64Value",
+        "batch_timeout_micros": "Int64Value",
+        "max_enqueued_batches": "Int64Value",
+        "num_batch_threads": "Int64Value",
+        "thread_pool_name": "StringValue",
+        "allowed_batch_sizes": [_INT64],
+        "pad_variable_length_inputs": _BOOL,
+        "enable_large_batch_splitting": "BoolValue",
+        "max_execution_batch_size": "Int64Value",
+    },
+    "PrometheusConfig": {"enable": _BOOL, "path": _STRING},
+    "MonitoringConfig": {"prometheus_config": "PrometheusConfig"},
+    "SSLConfig": {
+        "server_key": _STRING,
+        "server_cert": _STRING,
+        "custom_ca": _STRING,
+        "client_verify": _BOOL,
+    },
+}
+
+_classes = protos.declared("tfrank_sel_serving_config.proto", _MESSAGES)
+BatchingParameters = _classes["BatchingParameters"]
+MonitoringConfig = _classes["MonitoringConfig"]
+SSLConfig = _classes["SSLConfig"]
+
+
+# The models to serve (`--model_config_file`).
+models = model_config.to_proto
 
 
 def batching(
@@ -137,18 +168,7 @@ def session(
     return message
 
 
-def models(
-    configs: Sequence[model_config.ModelConfig],
-) -> model_server_config_pb2.ModelServerConfig:
-    """Returns the models to serve (`--model_config_file`).
-
-    Args:
-        configs: The models, with versions and labels.
-    """
-    return model_config.to_proto(configs)
-
-
-def faults(message: Any) -> Iterator[tuple[str, str]]:
+def faults(message: Any) -> Faults:
     """Yields the fields that a server rejects, and the required value of each.
 
     Args:
@@ -157,7 +177,7 @@ def faults(message: Any) -> Iterator[tuple[str, str]]:
     yield from _RULES[message.DESCRIPTOR.name](message)
 
 
-def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
+def read(path: StrPath, kind: Callable[[], Any]) -> Any:
     """Reads a file.
 
     Args:
@@ -172,7 +192,7 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
             message, or one that breaks a rule.
     """
     try:
-        message = messages.read(path, kind)
+        message = model_config.parse_file(path, kind)
     except ServingError as error:
         raise ServingError(error.code, f"{path}: {error}") from error
     for field, rule in faults(message):
@@ -180,7 +200,7 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
     return message
 
 
-def write(path: str | os.PathLike[str], message: Any) -> None:
+def write(path: StrPath, message: Any) -> None:
     """Writes a file atomically.
 
     Args:
@@ -204,7 +224,7 @@ def write(path: str | os.PathLike[str], message: Any) -> None:
     stores.write_text(pathlib.Path(path), text_format.MessageToString(message))
 
 
-def _batching(message: Any) -> Iterator[tuple[str, str]]:
+def _batching(message: Any) -> Faults:
     wrapped = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
     for field in (*wrapped, "max_execution_batch_size"):
         if message.HasField(field) and getattr(message, field).value < 1:
@@ -230,13 +250,13 @@ def _batching(message: Any) -> Iterator[tuple[str, str]]:
         yield "allowed_batch_sizes", rule
 
 
-def _monitoring(message: Any) -> Iterator[tuple[str, str]]:
+def _monitoring(message: Any) -> Faults:
     path = message.prometheus_config.path
     if path and not path.startswith("/"):
         yield "prometheus_config.path", received("must start with `/`", path)
 
 
-def _session(message: config_pb2.ConfigProto) -> Iterator[tuple[str, str]]:
+def _session(message: config_pb2.ConfigProto) -> Faults:
     for field in ("intra_op_parallelism_threads", "inter_op_parallelism_threads"):
         if getattr(message, field) < 0:
             yield field, received("must not be negative", getattr(message, field))
@@ -246,7 +266,7 @@ def _session(message: config_pb2.ConfigProto) -> Iterator[tuple[str, str]]:
         yield field, received("must be in [0, 1]", fraction)
 
 
-def _tls(message: Any) -> Iterator[tuple[str, str]]:
+def _tls(message: Any) -> Faults:
     if message.client_verify and not message.custom_ca:
         yield "custom_ca", "must hold the authority of the clients, as client_verify asks for it"
     with tempfile.TemporaryDirectory() as folder:
@@ -266,7 +286,7 @@ def _tls(message: Any) -> Iterator[tuple[str, str]]:
             yield "custom_ca", received("must be certificates in PEM", error.reason)
 
 
-_RULES: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
+_RULES: dict[str, Callable[[Any], Faults]] = {
     "BatchingParameters": _batching,
     "ConfigProto": _session,
     "ModelServerConfig": model_config.faults,

@@ -1,17 +1,18 @@
 """Configuration of the served models: their versions, and labels of versions."""
 
 import dataclasses
-import os
 import pathlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
+from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from tfrank_sel.arguments import Checked, Count
+from tfrank_sel.arguments import Checked, Count, StrPath
 from tfrank_sel.data import stores
+from tfrank_sel.data.rejections import InputError
 from tfrank_sel.refusals import received, refusal
-from tfrank_sel.serving.deployment import messages
-from tfrank_sel.serving.status import ServingError, invalid
+from tfrank_sel.serving.status import Code, ServingError, invalid
 
 # Anyone who can reach `ModelService` can name a folder: no scheme that asks servers by address.
 SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs", "memory")
@@ -212,7 +213,35 @@ def faults(proto: model_server_config_pb2.ModelServerConfig) -> Iterator[tuple[s
                 yield f"version_labels[{label}] of {model.name}", rule
 
 
-def read(path: str | os.PathLike[str]) -> list[ModelConfig]:
+def parse_file(path: StrPath, kind: Callable[[], Any]) -> Any:
+    """Reads a message without checking its values.
+
+    Args:
+        path: The file, or its URL.
+        kind: Class of the message in it.
+
+    Returns:
+        The message.
+
+    Raises:
+        ServingError: NOT_FOUND if the file cannot be read, INVALID_ARGUMENT if it holds no such
+            message. The error does not name the file.
+    """
+    message = kind()
+    try:
+        text_format.Parse(stores.read_text(path), message)
+    except InputError as error:
+        raise ServingError(Code.NOT_FOUND, error.reason) from error
+    except OSError as error:
+        raise ServingError(Code.NOT_FOUND, f"cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        name = message.DESCRIPTOR.name
+        article = "an" if name[0] == "S" else "a"
+        raise invalid(f"must be {article} {name} in text format", error) from error
+    return message
+
+
+def read(path: StrPath) -> list[ModelConfig]:
     """Reads a `models.config` file, a `ModelServerConfig` in text format.
 
     Args:
@@ -225,7 +254,7 @@ def read(path: str | os.PathLike[str]) -> list[ModelConfig]:
         ServingError: NOT_FOUND if it cannot be read, INVALID_ARGUMENT if it is not one.
     """
     try:
-        return of_proto(messages.read(path, model_server_config_pb2.ModelServerConfig))
+        return of_proto(parse_file(path, model_server_config_pb2.ModelServerConfig))
     except ServingError as error:
         raise ServingError(error.code, f"{path}: {error}") from error
 

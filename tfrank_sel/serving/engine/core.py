@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.refusals import refusal
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
@@ -23,9 +24,8 @@ from tfrank_sel.serving.engine.versions import (
     find,
     unknown_servable,
 )
-from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Metrics, Observation
-from tfrank_sel.serving.options import Following
+from tfrank_sel.serving.options import Following, Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _log = logging.getLogger(__name__)
@@ -349,7 +349,7 @@ class ServerCore:
         while file and seconds and not self._stopped.wait(seconds):
             self._read_again(file)
 
-    def _read_again(self, path: str | os.PathLike[str]) -> None:
+    def _read_again(self, path: StrPath) -> None:
         with self._config_rounds.attempt(f"cannot serve what {path} says"):
             configs = model_config.read(path)
             is_new = configs != self._configs

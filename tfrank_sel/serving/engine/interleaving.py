@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from tfrank_sel import roads
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.export.signatures import PADDING_SCORE
 from tfrank_sel.refusals import received
 from tfrank_sel.serving.engine.model import Model, Signature
@@ -49,7 +50,7 @@ class Interleaving:
         self,
         model: str,
         versions: Sequence[int],
-        log: str | os.PathLike[str],
+        log: StrPath,
         method: str = "team_draft",
     ) -> None:
         self.model, self.versions = model, tuple(versions)
@@ -124,7 +125,7 @@ class Interleaving:
         self._file = file
 
 
-def _opened(log: str | os.PathLike[str]) -> IO[str]:
+def _opened(log: StrPath) -> IO[str]:
     """A log to append lines to, also behind one that another process was killed in."""
     file = open(log, "a", encoding="utf-8")  # noqa: SIM115 - it is written to until the end
     if size := os.fstat(file.fileno()).st_size:

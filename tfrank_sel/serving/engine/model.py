@@ -15,6 +15,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import loader_impl
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 T = TypeVar("T")
@@ -67,7 +68,7 @@ class Model:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: StrPath,
         version: int,
         session: config_pb2.ConfigProto | None = None,
     ) -> None:

@@ -1,13 +1,20 @@
 """Predict and Regress: from inputs to outputs, with the checks of TensorFlow Serving."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tensorflow_serving.apis import input_pb2, regression_pb2
+from google.protobuf import message
+from tensorflow_serving.apis import input_pb2, prediction_log_pb2, regression_pb2
 
+from tfrank_sel.data.formats import records
+from tfrank_sel.data.rejections import InputError
+from tfrank_sel.export.saved_model import WARM_UP, WARM_UP_REQUESTS
+from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, Signature
-from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 
@@ -181,3 +188,68 @@ def serialized(examples: input_pb2.Input, limits: Limits) -> np.ndarray:
 
 def _set(names: Iterable[str]) -> str:
     return "{" + ",".join(sorted(names)) + "}"
+
+
+def warm_up(model: Model, folder: pathlib.Path, limits: Limits = Limits()) -> int:  # noqa: B008
+    """Runs the warm-up requests of a version, so that the first request of a user is not slow.
+
+    Args:
+        model: The version, loaded.
+        folder: Its folder.
+        limits: The limits on each request, where they are above the defaults: a server that takes
+            less than others serves what others do.
+
+    Returns:
+        Number of requests; 0 without the file.
+
+    Raises:
+        ServingError: DATA_LOSS if the file is not a TFRecord of `PredictionLog`, INVALID_ARGUMENT
+            if it has more than 1000 records, UNIMPLEMENTED for records of other kinds, or the
+            error of a request.
+    """
+    given, default = dataclasses.asdict(limits), dataclasses.asdict(Limits())
+    limits = Limits(**{name: max(default[name], given[name]) for name in given})
+    count = 0
+    for log in warmup_requests(folder / WARM_UP):
+        _repeat(model, log, limits)
+        count += 1
+    return count
+
+
+def warmup_requests(path: pathlib.Path) -> Iterator[prediction_log_pb2.PredictionLog]:
+    """Reads a file of warm-up requests, a TFRecord of `PredictionLog`; none if there is no file.
+
+    Raises:
+        ServingError: DATA_LOSS if the file is not a TFRecord of `PredictionLog`, INVALID_ARGUMENT
+            at record 1001.
+    """
+    if not path.exists():
+        return
+    try:
+        for count, record in enumerate(records.records(str(path)), 1):
+            if count > WARM_UP_REQUESTS:
+                raise invalid(
+                    f"Number of warmup records exceeds the maximum ({WARM_UP_REQUESTS}) at {path}",
+                )
+            yield prediction_log_pb2.PredictionLog.FromString(record)
+    except (InputError, message.DecodeError) as error:
+        reason = error.reason if isinstance(error, InputError) else error
+        raise ServingError(
+            Code.DATA_LOSS,
+            f"{path}: {reason}. Please verify your warmup data is in TFRecord format.",
+        ) from error
+
+
+def _repeat(model: Model, log: prediction_log_pb2.PredictionLog, limits: Limits) -> None:
+    kind = log.WhichOneof("log_type")
+    if kind == "predict_log":
+        request = log.predict_log.request
+        sent = tensor_protos.to_arrays(request.inputs, limits)
+        signature = signature_of(model, request.model_spec.signature_name)
+        predict(model, signature, sent, request.output_filter)
+    elif kind == "regress_log":
+        request = log.regress_log.request
+        rows = serialized(request.input, limits)
+        regress(model, request.model_spec.signature_name, rows)
+    else:
+        raise ServingError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind or 'none'}")

@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tfrank_sel import lazy
 from tfrank_sel.data.writing import head
-from tfrank_sel.serving.limits import Limits, exceeded
+from tfrank_sel.serving.options import Limits, exceeded
 from tfrank_sel.serving.protos import DataType
 from tfrank_sel.serving.status import ServingError, invalid
 

@@ -20,9 +20,9 @@ from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import Model
-from tfrank_sel.serving.engine.warmup import warm_up
-from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.engine.predict import warm_up
 from tfrank_sel.serving.monitoring import Metrics
+from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.status import Code, ServingError
 
 _log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from tfrank_sel.serving.engine.interleaving import session
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
-from tfrank_sel.serving.limits import ExceededError, Limits
-from tfrank_sel.serving.rest import json_reader, json_writer, openapi, page, rows_of_json
+from tfrank_sel.serving.options import ExceededError, Limits
+from tfrank_sel.serving.rest import json_reader, json_writer, page, rows_of_json
 from tfrank_sel.serving.rest.connections import ANSWERED, Answered
 from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid
 
@@ -41,6 +41,11 @@ _POST = re.compile(rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>predict)", re
 _NOTHING = re.compile(r"(?!)")
 _GET = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I)
 _MEMBERS = 256  # of a body of gzip
+_PAGES: dict[str, tuple[bytes, Callable[[ServerCore], bytes]]] = {
+    "/": (b"text/html; charset=utf-8", page.render_page),
+    page.OPENAPI: (b"application/json", page.render_openapi),
+    monitoring.PATH: (b"text/plain", ServerCore.metrics),
+}
 _NOT_FOUND = b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>Not Found</BODY></HTML>\n"
 
 
@@ -97,13 +102,9 @@ class RestApi:
         if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
             raise invalid("A request must have one header `Host`", hosts or "none")
         session.set(headers.get(SESSION.encode(), b"").decode("latin-1"))
-        if path == "/":
-            text = await self._run(lambda *_: page.written(self._core))
-            return 200, b"text/html; charset=utf-8", text
-        if path == openapi.PATH:
-            return 200, b"application/json", await self._run(lambda *_: openapi.written(self._core))
-        if path == monitoring.PATH:
-            return 200, b"text/plain", await self._run(lambda *_: self._core.metrics())
+        if path in _PAGES:
+            content_type, render = _PAGES[path]
+            return 200, content_type, await self._run(lambda *_: render(self._core))
         if path == monitoring.HEALTH:
             missing = ", ".join(self._core.unavailable())
             return 503 if missing else 200, b"text/plain", missing.encode() or b"ok"
@@ -156,9 +157,7 @@ class RestApi:
     def _predict(self, target: Target, body: bytes, limits: Limits) -> bytes:
         limits.check_json(body)
         document = json_reader.Document(body)
-        name = document.get("signature_name", DEFAULT_SIGNATURE)
-        if not isinstance(name, str):
-            raise invalid("'signature_name' key must be a string value.")
+        name = document.fields().get("signature_name", DEFAULT_SIGNATURE)
         with self._core.acquire(*target) as model:
             signature = model.signatures.get(name or DEFAULT_SIGNATURE)
             if signature is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tfrank_sel.serving.limits import Limits, exceeded
+from tfrank_sel.serving.options import Limits, exceeded
 
 ANSWERED = "tfrank_sel.answered"  # key of a request's scope: its connection, of `Answered`
 

@@ -38,6 +38,8 @@ _REASONS = {
     "Expecting ':' delimiter": "Missing a colon after a name of object member.",
     "Expecting property name enclosed in double quotes": "Missing a name for object member.",
 }
+# The fields of a request beside its inputs, by name: the type of each, and that of a JSON schema.
+FIELDS: Mapping[str, tuple[type, str]] = {"signature_name": (str, "string")}
 _MANY = 256  # keys of an object; simdjson looks up each from the start
 _BOM = b"\xef\xbb\xbf"  # which simdjson passes over
 
@@ -69,9 +71,18 @@ class Document:
         """Whether the answer is in row format."""
         return "instances" in self._members
 
-    def get(self, key: str, default: Any) -> Any:
-        """Returns the value of a key, of any type."""
-        return self._members.get(key, default)
+    def fields(self) -> dict[str, Any]:
+        """Returns the values of those of `FIELDS` that are given.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT if one is of another type.
+        """
+        values = {name: self._members[name] for name in FIELDS if name in self._members}
+        for name, value in values.items():
+            kind, words = FIELDS[name]
+            if not isinstance(value, kind):
+                raise invalid(f"'{name}' key must be a {words} value.")
+        return values
 
     def to_inputs(self, types: Mapping[str, int]) -> dict[str, np.ndarray]:
         """Returns the inputs by name.
