@@ -56,7 +56,7 @@ def trained(folder, candidate=None, backup=None, on_epoch=lambda epoch: None, **
     candidate = candidate or Candidate(PAIR, trees=Trees(FOREST, SMALL))
     with PreparedLists(batches(0), batches(1), SETTINGS, folder / "prepared") as prepared:
         hooks = Hooks(on_epoch, backup=backup)
-        return train(candidate, preparation, prepared, SETTINGS, hooks, **options)
+        return train(candidate, preparation, prepared, hooks, **options)
 
 
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(), LAMBDARANK], ids=name_of)

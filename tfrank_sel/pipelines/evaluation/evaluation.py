@@ -3,8 +3,7 @@
 import collections
 import dataclasses
 import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -203,17 +202,15 @@ def evaluate(
     """
     simple = simple or {}
     measured = measures(gain, has_irrelevant=has_irrelevant)
-    parts = (
+    comparisons = runners.totals_by_key(
+        lists.shards,
+        stored_lists.blocks,
         Surveyor(lists),
         Scored(ours, baseline, lists, seed, gain, has_irrelevant, list(simple.values())),
         functools.partial(_compared, list(measured)),
+        scratch,
+        pipeline,
     )
-    if pipeline is None:
-        comparisons = _here(lists, *parts)
-    else:
-        from tfrank_sel.pipelines.evaluation import parallel
-
-        comparisons = parallel.compare(lists, *parts, scratch, pipeline)
     compared = {name: values for name, *values in comparisons}
     [curves] = compared.pop(CURVES)
     slices = {
@@ -233,40 +230,11 @@ def evaluate(
     )
 
 
-def _here(
-    lists: StoredLists, surveyor: Surveyor, scored: "Scored", compared: "Compared"
-) -> list[Sequence[Any]]:
-    """The results of `compared` for each slice, in this process."""
-    slicing = runners.total(surveyor, stored_lists.blocks(lists.shards))
-    combiner, sums = Total(), dict[str, Resampled | None]()
-    scored.setup()
-    for serialized in stored_lists.blocks(lists.shards):
-        for name, total in scored.process(serialized, slicing):
-            sums[name] = combiner.add_input(sums.get(name), total)
-    return [compared(name, total) for name, total in sums.items() if total is not None]
-
-
-class Total:
-    """Combiner (`runners.Combiner`) of the sums of parts of the queries; None for no part."""
-
-    def create_accumulator(self) -> Resampled | None:
-        return None
-
-    def add_input(self, accumulator: Resampled | None, element: Resampled) -> Resampled:
-        return element if accumulator is None else accumulator + element
-
-    def merge_accumulators(self, accumulators: Iterable[Resampled | None]) -> Resampled | None:
-        totals = [x for x in accumulators if x is not None]
-        return functools.reduce(operator.add, totals) if totals else None
-
-    def extract_output(self, accumulator: Resampled | None) -> Resampled | None:
-        return accumulator
-
-
 def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, MetricComparison]:
     return {metric: MetricComparison(**fields) for metric, fields in values.items()}
 
 
+@dataclasses.dataclass
 class Scored:
     """Task (`runners.Task`) from serialized lists to sums, plain and resampled, for each slice.
 
@@ -279,19 +247,13 @@ class Scored:
         ours: As in `evaluate`, and so are the others.
     """
 
-    def __init__(
-        self,
-        ours: Scorer,
-        baseline: Scorer | None,
-        lists: StoredLists,
-        seed: int,
-        gain: str | float,
-        has_irrelevant: bool,
-        simple: Sequence[Ranking],
-    ) -> None:
-        self.ours, self.baseline, self.lists = ours, baseline, lists
-        self.seed, self.gain, self.simple = seed, gain, simple
-        self.has_irrelevant = has_irrelevant
+    ours: Scorer
+    baseline: Scorer | None
+    lists: StoredLists
+    seed: int
+    gain: str | float
+    has_irrelevant: bool
+    simple: Sequence[Ranking]
 
     def setup(self) -> None:
         """Makes the graph, which cannot be sent, of what is measured of the scores of lists."""
@@ -377,9 +339,6 @@ def _are_equal(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     is_equal = tf.reduce_all((scores == highest) | ~mask, axis=1, keepdims=True)
     is_list = tf.math.count_nonzero(mask, axis=1, keepdims=True) > 1
     return tf.cast(is_equal & is_list, scores.dtype)
-
-
-Compared = Callable[[str, Resampled], tuple[Any, ...]]
 
 
 def _compared(metrics: Sequence[str], name: str, sums: Resampled) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +17,7 @@ from tfrank_sel.models import preparation
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
-from tfrank_sel.pipelines.configuration.training import Settings
-from tfrank_sel.pipelines.console import Activity, Progress
+from tfrank_sel.pipelines.console import Activity
 from tfrank_sel.pipelines.evaluation import clicks, evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricComparison
 from tfrank_sel.pipelines.files import folders
@@ -25,7 +25,9 @@ from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import SHOWN
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer
-from tfrank_sel.pipelines.runners import Options
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
 COUNTED = 1_000_000  # items whose labels popularity counts
 
@@ -141,31 +143,18 @@ def _by_clicks(
     return comparisons
 
 
-def evaluate(
-    job: Job,
-    progress: Progress,
-    folder: Path,
-    *,
-    scores: Mapping[str, Scorer],
-    splits: Mapping[str, DataSplit],
-    own: DataSplit,
-    settings: Settings,
-    options: Options,
-) -> None:
+def evaluate(run: "Run", folder: Path) -> None:
     """Compares our model with the baseline and simple rankings: `metrics.json`.
 
     Args:
-        job: The job.
-        progress: Progress display.
+        run: The run, whose candidates are trained.
         folder: Folder to write to.
-        scores: Scoring function of each trained candidate.
-        splits: The splits.
-        own: The lists of the test split that this run ingested, to which its log belongs.
-        settings: Settings of training, with seed and gain.
-        options: Options of Beam; None for this process.
     """
+    job, scores, splits = run.job, run.scorers, run.splits
+    # The log belongs to the lists of the test split that this run ingested.
+    own = dataclasses.replace(splits["test"], shards=run.records.own("test"))
     train, test, metric = splits["train"], splits["test"], job.configuration.blessing.metric
-    with progress.step("evaluation") as step:
+    with run.progress.step("evaluation") as step:
         step.reads(test.shards, times=2)
         has_irrelevant = test.has_irrelevant or metric == "MRR"
         scored = evaluation.evaluate(
@@ -173,11 +162,11 @@ def evaluate(
             scores.get("baseline"),
             test,
             str(folder),
-            seed=settings.seed,
-            gain=settings.gain,
+            seed=run.settings.seed,
+            gain=run.settings.gain,
             has_irrelevant=has_irrelevant,
             simple=rankings(train),
-            pipeline=runners.pipeline(options),
+            pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{test.statistics.lists} queries of the test split")
         if not test.has_irrelevant:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfrank_sel import data, kept
 from tfrank_sel.data.rejections import Rejected
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.refusals import received
 
@@ -125,26 +126,15 @@ def split_of(query: int, shares: dict[str, float]) -> str:
     return split  # of rounding
 
 
-class Repeated:
+class Repeated(runners.Combiner):
     """Combiner from splits and places of queries to repeated queries: see `runners.Combiner`.
 
     The dict has `count` and `first` of queries with several places, `again` and `first_again` of
     pairs of places in one file, and `shared` of lists by split whose query is in `train` too.
     """
 
-    def create_accumulator(self) -> list[tuple[str, Hashes]]:
-        return []
-
-    def add_input(
-        self, accumulator: list[tuple[str, Hashes]], element: tuple[str, Hashes]
-    ) -> list[tuple[str, Hashes]]:
-        accumulator.append(element)
-        return accumulator
-
-    def merge_accumulators(
-        self, accumulators: Iterable[list[tuple[str, Hashes]]]
-    ) -> list[tuple[str, Hashes]]:
-        return [places for accumulator in accumulators for places in accumulator]
+    def count(self, element: tuple[str, Hashes]) -> list[tuple[str, Hashes]]:
+        return [element]
 
     def extract_output(self, accumulator: list[tuple[str, Hashes]]) -> dict[str, Any]:
         places = np.concatenate([places for _, places in accumulator])

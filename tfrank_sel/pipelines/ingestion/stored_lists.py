@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +16,6 @@ from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror, near
-from tfrank_sel.pipelines.runners import Options
 
 BATCH = 64
 _OCTETS = 1 << 22  # of records that are summed at once
@@ -37,11 +36,6 @@ def records(shard: str) -> Iterator[bytes]:
 def _dataset(shard: str) -> tf.data.Dataset:
     compression = "GZIP" if shard.endswith(".gz") else ""
     return tf.data.TFRecordDataset(stores.near(shard), compression)
-
-
-def files(shard: str) -> list[str]:
-    """Returns the files of a path or pattern."""
-    return [shard] if stores.is_file(shard) else stores.glob(shard)
 
 
 def serialize(
@@ -139,9 +133,8 @@ def items(serialized: Sequence[bytes], spec: data.FeatureSpec) -> Lists:
 
 def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
     """Reads records of files, and patterns of them, 64 at a time, in the order of the files."""
-    for shard in shards:  # the next file is copied after this one has been read
-        for file in files(shard):
-            yield from _dataset(file).batch(BATCH)
+    for file in runners.files(shards):  # the next file is copied after this one has been read
+        yield from _dataset(file).batch(BATCH)
 
 
 def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:
@@ -156,32 +149,6 @@ def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:
             block, size = [], 0
     if block:
         yield block
-
-
-def totals(
-    shards: Mapping[str, Sequence[str]],
-    combiner: runners.Combiner,
-    described: Callable[[Any], Any],
-    scratch: str | Path,
-    options: Options,
-) -> dict[str, Any]:
-    """Combines the records of each split, in `blocks`.
-
-    Args:
-        shards: TFRecord files, and patterns of them, of each split.
-        combiner: Combines lists of serialized records.
-        described: Returns the value of a split as JSON-ready values.
-        scratch: Temporary folder or URL that all workers can write to.
-        options: Options of Beam; None for this process.
-
-    Returns:
-        The described value of each split.
-    """
-    if options is not None:
-        from tfrank_sel.pipelines.ingestion import parallel
-
-        return parallel.totals(shards, combiner, described, scratch, options)
-    return {x: described(runners.total(combiner, blocks(y))) for x, y in shards.items()}
 
 
 def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:
