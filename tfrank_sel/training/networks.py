@@ -222,22 +222,18 @@ def fit(
         jit_compile=False,
     )
     network.train_function = _steps(network)
+    # Weights and their averages are swapped by one operation for all.
+    averages = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    averages._swap_variables = tf.function(averages._swap_variables, autograph=False)
     network.fit(
         dataset,  # infinite, because starting a dataset takes as long as some steps
         epochs=epochs,
         initial_epoch=initial_epoch,
         steps_per_epoch=steps,
-        callbacks=[_averages(), *callbacks],
+        callbacks=[averages, *callbacks],
         shuffle=False,  # the lists are shuffled
         verbose=verbose,
     )
-
-
-def _averages() -> keras.callbacks.Callback:
-    """Keras' callback that swaps the weights and their averages, by one operation for all."""
-    callback = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
-    callback._swap_variables = tf.function(callback._swap_variables, autograph=False)
-    return callback
 
 
 def _steps(network: keras.Model) -> Callable[[Any], dict[str, tf.Tensor]]:

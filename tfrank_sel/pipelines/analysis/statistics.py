@@ -207,13 +207,12 @@ class Summary(runners.Combiner):
 
     def extract_output(self, accumulator: _Totals) -> Statistics:
         statistics = accumulator.statistics(self.names)
-        texts = {name: _most_frequent(x, self._kept(name)) for name, x in statistics.texts.items()}
+        texts = {}
+        for name, counts in statistics.texts.items():
+            feature = self.features[name]
+            most = max(SHOWN, feature.max_size if isinstance(feature, Category) else 0)
+            texts[name] = _most_frequent(counts, most)
         return dataclasses.replace(statistics, texts=texts)
-
-    def _kept(self, name: str) -> int:
-        """The number of reported values of a text feature."""
-        feature = self.features[name]
-        return max(SHOWN, feature.max_size if isinstance(feature, Category) else 0)
 
     def _totals(self, items: Lists) -> _Totals:
         labels, rows = items.labels, columns(items, self.features)
@@ -248,7 +247,8 @@ def _merged(totals: _Totals, other: _Totals) -> _Totals:
     labels.update(other.labels)
     for name, counts in other.texts.items():
         texts.setdefault(name, collections.Counter()).update(counts)
-        texts[name] = _few(texts[name])
+        if len(texts[name]) > 2 * KEPT:  # the rarest values are dropped
+            texts[name] = collections.Counter(_most_frequent(dict(texts[name].most_common()), KEPT))
     return _Totals(
         totals.comparable_lists + other.comparable_lists,
         totals.list_sizes + other.list_sizes,
@@ -262,13 +262,6 @@ def _merged(totals: _Totals, other: _Totals) -> _Totals:
         sketches.few(labels),
         texts,
     )
-
-
-def _few(counts: collections.Counter[str]) -> collections.Counter[str]:
-    """Drops the rarest values if there are too many."""
-    if len(counts) <= 2 * KEPT:
-        return counts
-    return collections.Counter(_most_frequent(dict(counts.most_common()), KEPT))
 
 
 def _most_frequent(counts: Mapping[str, int], kept: int) -> dict[str, int]:

@@ -67,7 +67,11 @@ def analyze(run: "Run", folder: Path) -> None:
             }
         for split, summary in summaries.items():
             folders.write_json(folder / "statistics" / f"{split}.json", dataclasses.asdict(summary))
-            _check_comparable(summary, job.files(split))
+            if not summary.comparable_lists:
+                labels = ", ".join(summary.labels)
+                equal = f"{summary.lists} lists, each with equal labels (labels: {labels})"
+                reason = received("expected a list with two different labels", equal)
+                raise data.InputError(job.files(split), reason)
             step.tell(f"{split}: {_described(summary)}")
     splits = {name: DataSplit.of(records, name, summary) for name, summary in summaries.items()}
     with progress.step("schema") as step:
@@ -166,14 +170,6 @@ def _described(split: statistics.Statistics) -> str:
     if 1 in sizes:
         described += f", {sizes[1]} lists of one item (no order to learn)"
     return described
-
-
-def _check_comparable(summary: statistics.Statistics, source: str) -> None:
-    """Raises an error if no list of a split has two different labels."""
-    if summary.comparable_lists == 0:
-        labels = ", ".join(summary.labels)
-        equal = f"{summary.lists} lists, each with equal labels (labels: {labels})"
-        raise data.InputError(source, received("expected a list with two different labels", equal))
 
 
 def check_named(

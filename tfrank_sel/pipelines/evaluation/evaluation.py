@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pydantic
 import tensorflow as tf
 
 from tfrank_sel import metrics
@@ -129,16 +130,8 @@ class Evaluation:
     def of(cls, figures: Mapping[str, Any]) -> Self:
         """Returns the evaluation from its `figures`."""
         slices = {OVERALL: figures["metrics"], **figures["slices"]}
-        return cls(
-            {name: _comparisons(values) for name, values in slices.items()},
-            _comparisons(figures["chance"]),
-            figures["against"],
-            figures.get("equal_scores", 0.0),  # this and the others are absent from older runs
-            _comparisons(figures.get("ideal", {})),
-            {name: _comparisons(x) for name, x in figures.get("simple", {}).items()},
-            _comparisons(figures.get("clicks", {})),
-            {name: Curve(**x) for name, x in figures.get("curves", {}).items()},
-        )
+        # Runs of earlier versions lack some of the figures.
+        return pydantic.TypeAdapter(cls).validate_python({**figures, "slices": slices})
 
 
 def measures(
@@ -213,25 +206,20 @@ def evaluate(
     )
     compared = {name: values for name, *values in comparisons}
     [curves] = compared.pop(CURVES)
-    slices = {
-        name: _comparisons(compared[name][0][0])
-        for name in sorted(compared, key=lambda name: (name != OVERALL, name))
-    }
-    everywhere, equal_scores = compared[OVERALL]
-    _, chance, ideal, *others = map(_comparisons, everywhere)
-    return Evaluation(
-        slices,
-        chance,
-        against if baseline else "random order",
-        equal_scores,
-        ideal,
-        dict(zip(simple, others, strict=True)),
-        curves={name: Curve(**x) for name, x in curves.items()},
+    everywhere, equal_scores = compared.pop(OVERALL)
+    overall, chance, ideal, *others = everywhere
+    return Evaluation.of(
+        {
+            "metrics": overall,
+            "slices": {name: compared[name][0][0] for name in sorted(compared)},
+            "chance": chance,
+            "against": against if baseline else "random order",
+            "equal_scores": equal_scores,
+            "ideal": ideal,
+            "simple": dict(zip(simple, others, strict=True)),
+            "curves": curves,
+        }
     )
-
-
-def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, MetricComparison]:
-    return {metric: MetricComparison(**fields) for metric, fields in values.items()}
 
 
 @dataclasses.dataclass

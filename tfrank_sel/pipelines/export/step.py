@@ -2,10 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-import keras
-import tensorflow as tf
+from typing import TYPE_CHECKING
 
 from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, typed
@@ -37,7 +34,11 @@ def export(run: "Run", folder: Path) -> None:
     schema, saved_model = test.layout, folder / "saved_model"
     with progress.step("export") as step, interrupts.deferred():
         if method := configuration.serving.recalibration:
-            model = _recalibrated(model, held_out.batches(), method)
+            try:
+                model = models.recalibrate(model, held_out.batches(), method)
+            except ValueError as error:
+                reason = f"serving.recalibration: {error}"
+                raise data.InputError("validation", reason) from error
             ours = dataclasses.replace(run.trained["ours"], model=model)
             score = TracedScorer(ours.scores, test.inputs)
             step.tell(f"scores are expected labels: {method}")
@@ -77,13 +78,3 @@ def export(run: "Run", folder: Path) -> None:
     folders.write_text(folder / folders.REQUEST, rest_request(first, schema))
     run.exported = exported
     exported.moved(str(run.output / "export" / "saved_model"))
-
-
-def _recalibrated(
-    model: keras.Model, lists: tf.data.Dataset, method: Literal["isotonic", "platt"]
-) -> models.Recalibrated:
-    """The model, with expected labels by the validation split in place of scores."""
-    try:
-        return models.recalibrate(model, lists, method)
-    except ValueError as error:
-        raise data.InputError("validation", f"serving.recalibration: {error}") from error

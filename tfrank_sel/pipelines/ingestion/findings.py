@@ -246,13 +246,14 @@ def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowe
         raise _refused(bad[:SHOWN], count, allowed)
 
 
-def duplicates(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:
-    """Counts the queries that occur more than once, and returns the places of the first ones."""
+def recurring(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:
+    """Returns the queries that occur more than once, by count and the places of the first ones, and
+    the number of lists of each split whose query is in the training split too.
+    """
     first = [[places.of_split(*x) for x in pair] for part in repeated for pair in part["first"]]
-    return {"count": sum(part["count"] for part in repeated), "first": first[:SHOWN]}
-
-
-def shared(repeated: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Counts the lists of each split whose query is in the training split too."""
-    counts = (collections.Counter(part["shared"]) for part in repeated)
-    return dict(sum(counts, collections.Counter()))
+    count = sum(part["count"] for part in repeated)
+    shared = sum((collections.Counter(x["shared"]) for x in repeated), collections.Counter[str]())
+    return {
+        "duplicate_queries": {"count": count, "first": first[:SHOWN]},
+        "shared_queries": dict(shared),
+    }

@@ -45,7 +45,7 @@ def ingest(run: "Run", folder: Path) -> None:
         step.doing(f"{len(inputs.sources)} files")
         step.reads(source.path for source in inputs.sources)
         mirror.drop("ingest")
-        place = folder if mirror.url is None else stores.join(mirror.url, "ingest")
+        place = stores.join(mirror.url, "ingest") if mirror.url else folder
         ingested = convert(
             inputs,
             layout,

@@ -235,7 +235,7 @@ class Earlier:
     def of(cls, run: str, memory: int | None) -> Self:
         """Returns the run of a path or URL."""
         mirror = Mirror.of(run)
-        return cls(near(run), str(mirror.url or mirror.path), memory)
+        return cls(near(run), mirror.url or str(mirror.path), memory)
 
     def records(self) -> Sequence[str]:
         """Folders or URLs of the records of each increment to keep."""

@@ -1,7 +1,6 @@
 """The step `train`: the candidate and the baseline, on lists that are prepared once."""
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -181,7 +180,7 @@ class Training:
 
 def read(folder: Path, candidates: Mapping[str, Candidate]) -> dict[str, Trained]:
     """Reads the trained candidates, after the user's modules with their classes are imported."""
-    figures = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    figures = folders.read_json(folder / "training.json")
     return {
         name: Trained(
             candidate,

@@ -134,7 +134,9 @@ def push(run: "Run", folder: Path) -> None:
         if before is not None and published is None and _is_of(saved_model, before.saved_model):
             damaged = before.saved_model
             step.tell(f"{damaged} was damaged: the model is published again")
-        champion = None if served in (published, damaged) else _checked(served)
+        champion = None if served in (published, damaged) else served
+        if champion is not None:
+            _check_published(champion)
         theirs = None if champion is None else RecordScorer(champion, test.layout.features)
         lists = stored_lists.lists(test.shards, test.spec)
         one_by_one = (stored_lists.batch_of(item_list, test.spec) for item_list in lists)
@@ -197,12 +199,10 @@ def _is_of(saved_model: Path, version: str | None) -> bool:
     return is_listed or stores.difference(version, saved_model) == place
 
 
-def _checked(champion: str | None) -> str | None:
+def _check_published(champion: str) -> None:
     """Checks that a served version is as it was published."""
-    if champion is not None:
-        try:
-            kept.check(Path(stores.near_folder(champion)), KIND)
-        except (OSError, ValueError) as error:
-            reason = received("expected a SavedModel as it was published", error)
-            raise InputError(champion, reason) from error
-    return champion
+    try:
+        kept.check(Path(stores.near_folder(champion)), KIND)
+    except (OSError, ValueError) as error:
+        reason = received("expected a SavedModel as it was published", error)
+        raise InputError(champion, reason) from error

@@ -1,7 +1,6 @@
 """Report of a run: a single self-contained page."""
 
 import collections
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +49,7 @@ def write(run: "Run", mark: str) -> Path:
     trained, splits, models = run.trained, run.splits, run.scorers
     test, training = splits["test"], splits["train"].statistics
     measured, told = run.evaluation, card.facts(run)
-    judged = json.loads((run.output / "push" / "blessing.json").read_text(encoding="utf-8"))
+    judged = folders.read_json(run.output / "push" / "blessing.json")
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
     curves = {name: x.first(test.longest) for name, x in sorted(measured.curves.items())}
     sample = test.sample()

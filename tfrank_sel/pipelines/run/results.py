@@ -1,7 +1,6 @@
 """A run: its configuration, and the results of its steps."""
 
 import functools
-import json
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
-from tfrank_sel.pipelines.files import manifests
+from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.files.manifests import Written
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Records, Scorer
@@ -150,9 +149,7 @@ class Run:
     @functools.cached_property
     def evaluation(self) -> Evaluation:
         """Our model against the baseline on the test split."""
-        return Evaluation.of(
-            json.loads((self.output / "evaluate" / "metrics.json").read_text(encoding="utf-8"))
-        )
+        return Evaluation.of(folders.read_json(self.output / "evaluate" / "metrics.json"))
 
     @property
     def pushed(self) -> Pushed | None:

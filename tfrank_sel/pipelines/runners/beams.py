@@ -18,7 +18,6 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils import interactive_utils
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.stores import write_text
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.refusals import received, refusal
@@ -117,7 +116,10 @@ def gather(values: beam.PCollection, prefix: str | Path) -> None:
     if not stores.is_remote(prefix):
         os.makedirs(os.path.dirname(prefix), exist_ok=True)
     written = values | f"Gather {name}" >> beam.ParDo(_Gather(str(prefix)))
-    written | f"Files of {name}" >> beam.GroupByKey() | f"Name {name}" >> beam.MapTuple(_name)
+    files = written | f"Files of {name}" >> beam.GroupByKey()
+    files | f"Name {name}" >> beam.MapTuple(
+        lambda prefix, paths: stores.write_text(f"{prefix}.json", json.dumps(list(paths)))
+    )
 
 
 def gathered(prefix: str | Path) -> Iterator[Any]:
@@ -255,7 +257,3 @@ class _Gather(beam.DoFn):
         if self.file is not None:
             self.stack.close()
             yield GlobalWindows.windowed_value((self.prefix, self.path))
-
-
-def _name(prefix: str, paths: Iterable[str]) -> None:
-    write_text(f"{prefix}.json", json.dumps(list(paths)))
