@@ -151,7 +151,8 @@ def train(
             members.append(result.members[number])
             fits.append(result.fits[number])
             continue
-        watch = Stopwatch(hooks, loss.name, number + 1, total, earlier[number + 1 :].count(None))
+        make_epoch = functools.partial(Epoch, loss.name, member=number + 1, members=total)
+        watch = Stopwatch(hooks, make_epoch, earlier[number + 1 :].count(None))
         with _seeded(settings.seed + number):
             model = candidate.make_model(preparation, settings, **candidate.arguments)
             if isinstance(model, models.Prepared):  # a part of it is trained, and thereby built

@@ -137,9 +137,7 @@ class _Rules:
 
     names: list[str]
     kinds: dict[str, str]  # of the features of the schema
-    low: list[float]
-    high: list[float]
-    present: list[float]  # minimum share of items
+    bounds: np.ndarray  # minimum and maximum, and minimum share of items, `[3, names]`
     domains: dict[str, list[str]]  # of the text features; none if any value is valid
 
     @classmethod
@@ -152,7 +150,6 @@ class _Rules:
         texts = [name for name, kind in features.items() if kind.texts(name)]
         names = [spec.label, *owners, *texts]
         rows = [asked.get(x, asked.get(owners.get(x, x), schema_pb2.Feature())) for x in names]
-        ranges = [_range(row) for row in rows]
         kinds = {
             column: _KINDS.get(row.type, "")
             for name, row in {spec.label: rows[0], **asked}.items()
@@ -161,9 +158,7 @@ class _Rules:
         return cls(
             names,
             kinds,
-            [low for low, _ in ranges],
-            [high for _, high in ranges],
-            [row.presence.min_fraction for row in rows],
+            np.array([(*_range(row), row.presence.min_fraction) for row in rows]).T,
             {x: _domain(row, schema) for x, row in zip(names, rows, strict=True) if x in texts},
         )
 
@@ -171,7 +166,7 @@ class _Rules:
         self, counts: Sequence[Sequence[int]], gates: Gates, of: str, seen: int
     ) -> Iterator[Anomaly]:
         """The broken rules, from the counts of `_Outside`; ranges are of `seen` lists, or given."""
-        bounds = zip(self.names, self.low, self.high, self.present, strict=True)
+        bounds = zip(self.names, *self.bounds.tolist(), strict=True)
         for (name, low, high, present), (n, lacking, all_, of_lists, lists) in zip(
             bounds, zip(*counts, strict=True), strict=True
         ):
@@ -204,7 +199,7 @@ class _Outside(runners.Combiner):
         rows = columns(items, self.features).astype(np.float32)
         values = np.column_stack([items.labels, rows])
         count = values.shape[1]
-        low, high = (np.array(x[:count], np.float32) for x in (self.rules.low, self.rules.high))
+        low, high, _ = self.rules.bounds[:, :count].astype(np.float32)
         is_outside = (values < low) | (values > high)
         outside = np.count_nonzero(is_outside, axis=0).tolist()
         starts = np.cumsum(items.sizes) - items.sizes

@@ -28,12 +28,8 @@ Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
 Ranking: TypeAlias = Callable[[tf.Tensor, dict[str, tf.Tensor]], np.ndarray]
 
 
-def records(shard: str) -> Iterator[bytes]:
-    """Reads a TFRecord file, compressed if its name ends in `.gz`; a URL is copied to the cache."""
-    yield from _dataset(shard).as_numpy_iterator()
-
-
 def _dataset(shard: str) -> tf.data.Dataset:
+    """The records of a file, compressed if its name ends in `.gz`; a URL is copied to the cache."""
     compression = "GZIP" if shard.endswith(".gz") else ""
     return tf.data.TFRecordDataset(stores.near(shard), compression)
 

@@ -221,7 +221,10 @@ def loss(
         designed: Design = _made(table, key, _ours(), Design, scores)
         return designed.loss
     if scores is not None and table.get("lower") == "region":
-        table = {**table, "lower": _begin(**scores)}
+        begin = scores.get("at", 0.0)
+        if scores and "at" not in scores:
+            begin = threshold(scores["scores"], scores["share"])
+        table = {**table, "lower": begin}
     made = _made(table, key, _ours(), keras.losses.Loss)
     if scores is not None:
         if getattr(made, "min_label", -math.inf) > -math.inf:
@@ -235,13 +238,6 @@ def loss(
             'are scores, {class = "Identity"}. Received: no `label_map`',
         )
     return made
-
-
-def _begin(scores: np.ndarray | None = None, share: float = 0.1, at: float | None = None) -> float:
-    """The score at which the region begins, if labels are known."""
-    if at is not None or scores is None:
-        return at or 0.0
-    return threshold(scores, share)
 
 
 def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
