@@ -113,6 +113,13 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
     return [Source(path, split) for path in stores.expand(patterns)]
 
 
+def check_format(configuration: Configuration) -> None:
+    """Raises a `ConfigurationError` if there is no such format."""
+    format = configuration.data.format
+    if format is not None and format not in FORMATS:
+        raise configuration.error("data.format", f"must be one of {choices(format, FORMATS)}")
+
+
 def inputs(configuration: Configuration) -> Inputs | None:
     """Returns the input files, or None if there are none.
 
@@ -125,10 +132,8 @@ def inputs(configuration: Configuration) -> Inputs | None:
         tfrank_sel.data.InputError: If the files have different formats, a file cannot be read, or a
             column does not fit its type.
     """
+    check_format(configuration)
     data = configuration.data
-    if data.format is not None and data.format not in FORMATS:
-        reason = f"must be one of {choices(data.format, FORMATS)}"
-        raise configuration.error("data.format", reason)
     if data.data:
         sources = expand(data.data)
     else:
