@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import pydantic
@@ -17,7 +17,7 @@ from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import findings, stored_lists
-from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer, StoredLists
+from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer, StoredLists, Tensors
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -67,6 +67,9 @@ class MetricComparison:
         return f"{values}: {verdict} ({self.low:+.3f} to {self.high:+.3f}{allowed})"
 
 
+Comparisons: TypeAlias = Mapping[str, MetricComparison]  # by the metric
+
+
 @dataclasses.dataclass(frozen=True)
 class Curve:
     """NDCG of a model by cut-off.
@@ -107,17 +110,17 @@ class Evaluation:
         curves: NDCG at `CUTOFFS` of our model, `ours`, and of the other one, `baseline`.
     """
 
-    slices: Mapping[str, Mapping[str, MetricComparison]]
-    chance: Mapping[str, MetricComparison]
+    slices: Mapping[str, Comparisons]
+    chance: Comparisons
     against: str = "baseline"
     equal_scores: float = 0.0
-    ideal: Mapping[str, MetricComparison] = dataclasses.field(default_factory=dict)
-    simple: Mapping[str, Mapping[str, MetricComparison]] = dataclasses.field(default_factory=dict)
-    clicks: Mapping[str, MetricComparison] = dataclasses.field(default_factory=dict)
+    ideal: Comparisons = dataclasses.field(default_factory=dict)
+    simple: Mapping[str, Comparisons] = dataclasses.field(default_factory=dict)
+    clicks: Comparisons = dataclasses.field(default_factory=dict)
     curves: Mapping[str, Curve] = dataclasses.field(default_factory=dict)
 
     @property
-    def overall(self) -> Mapping[str, MetricComparison]:
+    def overall(self) -> Comparisons:
         """Our model against the baseline on all queries."""
         return self.slices[OVERALL]
 
@@ -300,7 +303,7 @@ class Scored:
         yield from resampled_parts(keys, parts, seed=self.seed).items()
 
     def _scores(
-        self, records: tf.Tensor, inputs: dict[str, tf.Tensor], labels: tf.Tensor, keys: np.ndarray
+        self, records: tf.Tensor, inputs: Tensors, labels: tf.Tensor, keys: np.ndarray
     ) -> tf.Tensor:
         """The scores of our model and of each rival, `[models, batch_size, list_size]`."""
         places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)

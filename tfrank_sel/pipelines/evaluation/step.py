@@ -19,12 +19,12 @@ from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.console import Activity
 from tfrank_sel.pipelines.evaluation import clicks, evaluation
-from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricComparison
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparisons
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import SHOWN
 from tfrank_sel.pipelines.ingestion.inputs import Job
-from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer, Tensors
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -46,7 +46,7 @@ class ByFeature:
     column: int
     sign: float
 
-    def __call__(self, serialized: tf.Tensor, inputs: dict[str, tf.Tensor]) -> np.ndarray:
+    def __call__(self, serialized: tf.Tensor, inputs: Tensors) -> np.ndarray:
         numbers = tf.cast(inputs[self.schema.spec.features], tf.float64)
         columns = preparation.columns(self.schema.features, numbers)[..., self.column].numpy()
         least = float(np.finfo(np.float32).min)
@@ -68,7 +68,7 @@ class ByPopularity:
     labels: Mapping[bytes, float]
     mean: float
 
-    def __call__(self, serialized: tf.Tensor, inputs: dict[str, tf.Tensor]) -> np.ndarray:
+    def __call__(self, serialized: tf.Tensor, inputs: Tensors) -> np.ndarray:
         ids = packed.parse(serialized, self.spec)[self.spec.doc_id].numpy()
         labels = [self.labels.get(x, self.mean) for x in ids.ravel()]
         return np.array(labels).reshape(ids.shape)
@@ -117,9 +117,7 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
     return ByPopularity(spec, {x: (sums[x] + mean) / (n + 1) for x, n in counts.items()}, mean)
 
 
-def _by_clicks(
-    job: Job, step: Activity, scorer: Scorer, own: DataSplit
-) -> Mapping[str, MetricComparison]:
+def _by_clicks(job: Job, step: Activity, scorer: Scorer, own: DataSplit) -> Comparisons:
     """Our model against the order of the log; none if the log does not tell its value."""
     settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
     try:

@@ -21,11 +21,12 @@ BATCH = 64
 _OCTETS = 1 << 22  # of records that are summed at once
 SLOTS = 20_000  # items of a sample, with padding
 
+Tensors: TypeAlias = dict[str, tf.Tensor]  # by name
 # Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
-Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
+Scorer: TypeAlias = Callable[[Tensors], tf.Tensor]
 # Maps serialized lists and their parsed inputs to scores `[batch_size, list_size]`; it is sent to
 # workers, too.
-Ranking: TypeAlias = Callable[[tf.Tensor, dict[str, tf.Tensor]], np.ndarray]
+Ranking: TypeAlias = Callable[[tf.Tensor, Tensors], np.ndarray]
 
 
 def _dataset(shard: str) -> tf.data.Dataset:
@@ -87,7 +88,7 @@ def context(
     return {name: x.numpy() for name, x in tf.io.parse_example(serialized, features).items()}
 
 
-def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
+def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> Tensors:
     """Returns the inputs of a list scorer from parsed records: features, texts if any, and mask."""
     return {name: parsed[name] for name in inputs_spec(spec)}
 
@@ -174,7 +175,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
             )
 
 
-def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
+def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> Tensors:
     """Returns one list as the inputs of a list scorer."""
     inputs = {
         spec.features: tf.constant(item_list.features[None]),
@@ -275,7 +276,7 @@ class StoredLists(Protocol):
     @property
     def inputs(self) -> Mapping[str, tf.TensorSpec]: ...
 
-    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
@@ -307,7 +308,7 @@ class PackedLists:
         parsed = (packed.parse(x, self.spec) for x in serialized_batches(self.shards))
         return any(bool(tf.reduce_any(x[self.spec.label] <= 0.0)) for x in parsed)
 
-    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """Returns features and mask by name, and the labels, as `StoredLists.parse`."""
         parsed = packed.parse(serialized, self.spec)
         return inputs(parsed, self.spec), parsed[self.spec.label]

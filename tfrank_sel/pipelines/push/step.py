@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import tensorflow as tf
 
 from tfrank_sel import kept
 from tfrank_sel.data import stores
@@ -21,7 +20,7 @@ from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
-from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, Tensors
 from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
@@ -76,9 +75,7 @@ class Pushed:
         yield self.saved_model or "not published"
 
 
-def side_by_side(
-    ours: Scorer, champion: Scorer | None, lists: Iterable[dict[str, tf.Tensor]]
-) -> dict[str, Any]:
+def side_by_side(ours: Scorer, champion: Scorer | None, lists: Iterable[Tensors]) -> dict[str, Any]:
     """Measures the latency of two models, and the agreement of their first items.
 
     Args:

@@ -17,7 +17,7 @@ from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
 from tfrank_sel.pipelines.configuration import Configuration, load
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.evaluation import inspection
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
+from tfrank_sel.pipelines.evaluation.evaluation import Comparisons, Evaluation
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES
@@ -111,7 +111,7 @@ def write(run: "Run", mark: str) -> Path:
     return path
 
 
-def _slices(evaluation: Evaluation) -> dict[str, Mapping[str, MetricComparison]]:
+def _slices(evaluation: Evaluation) -> dict[str, Comparisons]:
     """The slices of some of the queries, and of more than one."""
     total = evaluation.overall["NDCG@10"].queries
     return {

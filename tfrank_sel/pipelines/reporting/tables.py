@@ -1,11 +1,10 @@
 """Tables of a run on a console."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
 
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
+from tfrank_sel.pipelines.evaluation.evaluation import Comparisons, Evaluation, MetricComparison
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -37,9 +36,7 @@ def tables(run: "Run") -> list[Table]:
     ]
 
 
-def comparison_table(
-    comparisons: Mapping[str, MetricComparison], against: str, ours: str = "ours"
-) -> Table:
+def comparison_table(comparisons: Comparisons, against: str, ours: str = "ours") -> Table:
     """Returns the table of metrics: baseline, ours, and the interval of the difference."""
     table = Table("metric", against, ours, f"{ours} - {against} (95 % interval)")
     for name, value in comparisons.items():

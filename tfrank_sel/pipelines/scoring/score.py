@@ -32,7 +32,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.shards import Piece, cut
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Tensors
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.pipelines.scoring import rankings
 from tfrank_sel.refusals import received
@@ -325,7 +325,7 @@ class _Score:
                 write(ranked)
 
     def _contributions(
-        self, inputs: dict[str, tf.Tensor], order: np.ndarray, mask: np.ndarray
+        self, inputs: Tensors, order: np.ndarray, mask: np.ndarray
     ) -> list[str | None]:
         """What puts the first items of lists above the next, for each row of ranked lists."""
         ranks, sizes = np.arange(mask.shape[1]), mask.sum(axis=1, keepdims=True)
