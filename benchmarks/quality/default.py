@@ -45,7 +45,8 @@ def trainer(fold: dict[str, Lists]) -> Iterator[Train]:
             def train(
                 candidate: Candidate, settings: Settings, start: keras.Model | None = None
             ) -> fitting.Trained:
-                return fitting.train(candidate, prepared, lists, settings, start=start)
+                lists.settings = settings
+                return fitting.train(candidate, prepared, lists, start=start)
 
             yield train
 

@@ -84,7 +84,7 @@ def network(
     preparation = models.Preparation(*models.moments(inputs["features"]), within_list=True)
     prepared = PreparedLists(batches, batches.take(1), SETTINGS, folder / "prepared")
     hooks = Hooks(logs=folder / "logs")
-    trained = fitting.train(ONE_LOSS, preparation, prepared, SETTINGS, hooks)
+    trained = fitting.train(ONE_LOSS, preparation, prepared, hooks)
     return trained.model.network, prepared.of(trained.model)[0]
 
 

@@ -127,7 +127,8 @@ def network(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
     watch = Watch()
     preparation = models.Preparation(*moments, within_list=True)
     hooks = Hooks(watch, logs=folder / "logs")
-    trained = fitting.train(ONE_LOSS, preparation, lists, to_the_end(epochs), hooks)
+    lists.settings = to_the_end(epochs)
+    trained = fitting.train(ONE_LOSS, preparation, lists, hooks)
     history = trained.fits[0].history["val_ndcg"]
     return watch.fitted(count, int(np.argmax(history)), max(history))
 

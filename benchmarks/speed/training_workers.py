@@ -49,7 +49,7 @@ def train(workers: distribution.Group, lists: int, folder: str) -> list[tuple[fl
     preparation = models.Preparation([0.0] * NUM_FEATURES, [1.0] * NUM_FEATURES)
     candidate = Candidate(losses.RGCrossLoss())
     with PreparedLists(*made, SETTINGS, place, workers) as prepared:
-        fitting.train(candidate, preparation, prepared, SETTINGS, Hooks(on_epoch))
+        fitting.train(candidate, preparation, prepared, Hooks(on_epoch))
     return times
 
 

@@ -121,7 +121,7 @@ def test_an_option_is_read_or_refused(
     Path("runs").mkdir()
     for module in ("run", "scoring"):
         monkeypatch.setattr(f"tfrank_sel.pipelines.commands.{module}.execute", _taken)
-    monkeypatch.setattr("tfrank_sel.pipelines.commands.run.resolve", _taken)
+    monkeypatch.setattr("tfrank_sel.pipelines.commands.run.Job.of", _taken)
     monkeypatch.setattr("tfrank_sel.pipelines.commands.run.proposed", Proposal)
     monkeypatch.setattr("tfrank_sel.pipelines.runners.configured", lambda given: given.beam)
     monkeypatch.setattr("tfrank_sel.pipelines.scoring.settings", lambda model: [])

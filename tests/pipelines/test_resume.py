@@ -47,7 +47,7 @@ def trained(folder, backup=None, on_epoch=lambda epoch: None, ours=None, **optio
         hooks = Hooks(
             on_epoch, optimizer=instantiate.optimizer, logs=folder / "logs", backup=backup
         )
-        return train(ours or candidate(), preparation(), lists, SETTINGS, hooks, **options)
+        return train(ours or candidate(), preparation(), lists, hooks, **options)
 
 
 def interrupting(*, after):

@@ -147,7 +147,7 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
         ),
         beams.Combine(schema._Outside(SPEC, NUMBERS, rules)),
         beams.Combine(slices.Surveyor(lists)),
-        beams.Combine(evaluation.Total()),
+        beams.Combine(runners.Combiner()),
         beams.Apply(evaluation.Scored(model, model, lists, 0, "linear", True, [])),
     ):
         assert type(pickler.loads(pickler.dumps(step))) is type(step)

@@ -44,7 +44,7 @@ def trained(folder, candidate, settings, before=()):
     with PreparedLists(dataset(), dataset(), settings, folder / "prepared") as lists:
         told = []
         hooks = Hooks(told.append, logs=folder / "logs")
-        found = train(candidate, preparation(), lists, settings, hooks, before)
+        found = train(candidate, preparation(), lists, hooks, before)
     assert not (folder / "prepared").exists()
     assert len(told) == sum(fit.epochs for fit in found.fits) - sum(
         fit.epochs for one in before for fit in one.fits
@@ -149,7 +149,7 @@ def started(folder, candidate, count, start=None, before=(), **options):
     made = models.Preparation([0.1] * count, [2.0] * count, within_list=True)
     with PreparedLists(wide(count), wide(count), settings, folder / "prepared") as lists:
         hooks = Hooks(logs=folder / "logs")
-        return train(candidate, made, lists, settings, hooks, before, start=start)
+        return train(candidate, made, lists, hooks, before, start=start)
 
 
 def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path):

@@ -19,7 +19,7 @@ from tfrank_sel.pipelines.candidates import (
     Trees,
 )
 from tfrank_sel.pipelines.configuration import ConfigurationError
-from tfrank_sel.pipelines.ingestion.inputs import resolve
+from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.training import trees
 from tfrank_sel.training.callbacks import Hooks
@@ -56,7 +56,7 @@ def trained(folder, candidate=None, backup=None, on_epoch=lambda epoch: None, **
     candidate = candidate or Candidate(PAIR, trees=Trees(FOREST, SMALL))
     with PreparedLists(batches(0), batches(1), SETTINGS, folder / "prepared") as prepared:
         hooks = Hooks(on_epoch, backup=backup)
-        return train(candidate, preparation, prepared, SETTINGS, hooks, **options)
+        return train(candidate, preparation, prepared, hooks, **options)
 
 
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(), LAMBDARANK], ids=name_of)
@@ -242,7 +242,7 @@ def test_a_configuration_names_losses_and_parameters():
 
 def test_an_ensemble_takes_the_trees_of_lightgbm_if_it_is_installed(monkeypatch):
     def chosen(*sets):
-        configuration, *_ = resolve(with_set("data.synthetic=true", *sets))
+        configuration = Job.of(with_set("data.synthetic=true", *sets), "run").configuration
         found = instantiate.candidate(configuration).trees
         return configuration.model.trees, found and [*map(name_of, found.losses)]
 

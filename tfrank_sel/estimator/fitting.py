@@ -59,7 +59,7 @@ def train(
     hooks = Hooks(on_model=_told(), verbose=settings.verbose) if settings.verbose else Hooks()
     with tempfile.TemporaryDirectory() as folder:
         lists = PreparedLists(learned.dataset(), measured, settings, Path(folder))
-        return fitting.train(candidate, preparation, lists, settings, hooks)
+        return fitting.train(candidate, preparation, lists, hooks)
 
 
 def _told() -> Callable[[fitting.MemberFit], None]:

@@ -60,19 +60,16 @@ class Stopwatch(keras.callbacks.Callback):
 
     Args:
         hooks: Called after each epoch, and between steps.
-        loss: Name of the loss.
-        member: Index of the model in the candidate, from 1.
-        members: Number of models of the candidate.
+        make_epoch: Makes the results of an epoch of the model.
         to_come: Number of models to train after this one.
 
     Attributes:
         earlier: Durations before an interruption, as in `seconds`.
     """
 
-    def __init__(self, hooks: "Hooks", loss: str, member: int, members: int, to_come: int) -> None:
+    def __init__(self, hooks: "Hooks", make_epoch: Callable[..., Epoch], to_come: int) -> None:
         super().__init__()
-        self._hooks = hooks
-        self._loss, self._member, self._members, self._to_come = loss, member, members, to_come
+        self._hooks, self._make_epoch, self._to_come = hooks, make_epoch, to_come
         self.earlier: list[float] = []
         self._seconds: list[float] = []
         self._with_validation: list[float] = []
@@ -93,13 +90,10 @@ class Stopwatch(keras.callbacks.Callback):
         ndcg = (logs or {}).get("val_ndcg", math.nan)
         taken = self._with_validation[1:] or self._with_validation
         self._hooks.on_epoch(
-            Epoch(
-                self._loss,
+            self._make_epoch(
                 number=epoch + 1,
                 epochs=epochs,
                 validation_ndcg=ndcg,
-                member=self._member,
-                members=self._members,
                 seconds_left=to_come * statistics.mean(taken),
             )
         )

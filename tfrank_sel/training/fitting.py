@@ -16,16 +16,16 @@ import tensorflow as tf
 
 from tfrank_sel import models
 from tfrank_sel.data.cache import Cache
-from tfrank_sel.distribution import Group, MeanLogs
+from tfrank_sel.distribution import MeanLogs
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import inputs_of, standardised
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.refusals import received
 from tfrank_sel.training import networks, trees
-from tfrank_sel.training.callbacks import Backup, Epoch, Hooks, Resumption, Stopwatch, variables_of
+from tfrank_sel.training.callbacks import Epoch, Hooks, Resumption, Stopwatch, variables_of
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.lists import PreparedLists, parts_of
-from tfrank_sel.training.settings import SettingsLike, patience
+from tfrank_sel.training.settings import patience
 
 NO_HOOKS = Hooks()
 
@@ -110,7 +110,6 @@ def train(
     candidate: Candidate,
     preparation: models.Preparation,
     lists: PreparedLists,
-    settings: SettingsLike,
     hooks: Hooks = NO_HOOKS,
     before: Sequence[Trained] = (),
     start: keras.Model | None = None,
@@ -122,9 +121,8 @@ def train(
     Args:
         candidate: The candidate to train.
         preparation: Layer that prepares the features, shared by its models.
-        lists: Training and validation lists. All of its workers call `train` with the same
-            arguments.
-        settings: Settings of training.
+        lists: Training and validation lists, and settings. All of its workers call `train` with
+            the same arguments.
         hooks: What the caller adds.
         before: A candidate trained on the same lists with the same settings. Models with the same
             loss and seed are reused, unless there is a `start`.
@@ -140,7 +138,7 @@ def train(
         StartError: If `start` does not fit.
         trees.TreesError: If LightGBM rejects a parameter or the labels.
     """
-    count = len(candidate.losses)
+    count, settings = len(candidate.losses), lists.settings
     total = len(candidate.all_losses)
     starts = [None] * count if start is None else _starts(start, count)
     earlier = [
@@ -153,42 +151,39 @@ def train(
             members.append(result.members[number])
             fits.append(result.fits[number])
             continue
-        watch = Stopwatch(hooks, loss.name, number + 1, total, earlier[number + 1 :].count(None))
+        make_epoch = functools.partial(Epoch, loss.name, member=number + 1, members=total)
+        watch = Stopwatch(hooks, make_epoch, earlier[number + 1 :].count(None))
         with _seeded(settings.seed + number):
             model = candidate.make_model(preparation, settings, **candidate.arguments)
             if isinstance(model, models.Prepared):  # a part of it is trained, and thereby built
                 model.build(lists.shapes)
-            fits.append(_fit(model, loss, lists, settings, hooks, watch, starts[number]))
+            fits.append(_fit(model, loss, lists, hooks, watch, starts[number]))
         members.append(model)
         hooks.on_model(fits[-1])
     layer = (parts_of(members[0])[0] if members else None) or preparation
-    for forest, fit in _forests(candidate, layer, lists, settings, hooks):
+    for forest, fit in _forests(candidate, layer, lists, hooks):
         members.append(forest)
         fits.append(fit)
         hooks.on_model(fit)
-    shares = _shares(count, len(members) - count)
+    forests = len(members) - count
+    # Half of the weight is that of networks, and half that of trees, if there are both.
+    shares = [float(forests or 1)] * count + [float(count or 1)] * forests
     model = members[0] if len(members) == 1 else _joined(members, shares)
     if not model.built:
         model.build(lists.shapes)
     if lists.workers.is_chief and len(members) > 1:
-        added = _added(members, shares, lists, settings)
+        added = _added(members, shares, lists)
         fits = [dataclasses.replace(fit, adds=x) for fit, x in zip(fits, added, strict=True)]
     return Trained(candidate, model, members, fits)
-
-
-def _shares(networks: int, forests: int) -> Sequence[float]:
-    """Gives half of the weight to networks, and half to trees, if there are both."""
-    return [float(forests or 1)] * networks + [float(networks or 1)] * forests
 
 
 def _added(
     members: Sequence[keras.Model],
     shares: Sequence[float],
     lists: PreparedLists,
-    settings: SettingsLike,
 ) -> Sequence[float | None]:
     """What each of several members adds to the validation NDCG@10 of their ensemble."""
-    parts = [parts_of(member)[1] for member in members]
+    parts, settings = [parts_of(member)[1] for member in members], lists.settings
     measured = [
         networks.batches(part, *lists.of(member), settings.batch_size, settings.seed)[1]
         for member, part in zip(members, parts, strict=True)
@@ -229,7 +224,6 @@ def _forests(
     candidate: Candidate,
     preparation: keras.layers.Layer,
     lists: PreparedLists,
-    settings: SettingsLike,
     hooks: Hooks,
 ) -> Iterator[tuple[keras.Model, MemberFit]]:
     """Trains boosted trees on prepared features.
@@ -256,9 +250,9 @@ def _forests(
             forest, history, seconds = trees.train(
                 loss,
                 binned(),
-                settings.seed + member - 1,
+                lists.settings.seed + member - 1,
                 functools.partial(_tell, hooks, name, member, total),
-                settings.gain,
+                lists.settings.gain,
             )
             count = len(history.get("val_ndcg", ())) or forest.num_trees
             fit = _measured(name, count, history, seconds, len(learned.sizes), learned)
@@ -316,7 +310,6 @@ def _fit(
     model: keras.Model,
     loss: keras.losses.Loss,
     lists: PreparedLists,
-    settings: SettingsLike,
     hooks: Hooks,
     watch: Stopwatch,
     start: keras.Model | None,
@@ -324,7 +317,7 @@ def _fit(
     """Trains a model (only its network if prepared), and restores the best epoch's weights."""
     _, trained = parts_of(model)
     learned, held_out = lists.of(model)
-    workers = lists.workers
+    workers, settings = lists.workers, lists.settings
     log = None if hooks.logs is None else os.path.join(hooks.logs, loss.name)
     backup = hooks.kept(loss.name, workers.is_chief)
     saved = backup.record if backup else {}
@@ -344,6 +337,14 @@ def _fit(
             raise StartError(str(error)) from error
     if saved and log:
         shutil.rmtree(log, ignore_errors=True)  # rewritten from the history
+    board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
+    stopping = keras.callbacks.EarlyStopping(
+        "val_ndcg",
+        mode="max",
+        patience=patience(settings, len(learned.sizes)),
+        restore_best_weights=True,
+    )
+    validation = measured and networks.Validation(measured, loss, workers, settings.gain)
     history = keras.callbacks.History()
     networks.fit(
         trained,
@@ -353,17 +354,16 @@ def _fit(
         steps=steps,
         epochs=settings.epochs,
         initial_epoch=epochs,
-        callbacks=_callbacks(
-            measured,
-            loss,
-            settings,
-            patience(settings, len(learned.sizes)),
-            log,
+        # Each reads what those before it leave.
+        callbacks=[
+            *([MeanLogs(workers)] if workers.size > 1 else []),
+            *([validation] if validation else []),
             watch,
+            board,
+            *([stopping] if validation else []),
             history,
-            backup,
-            workers,
-        ),
+            *([Resumption(backup, loss, watch, history, stopping, board)] if backup else []),
+        ],
         verbose=hooks.verbose,
     )
     values = {name: [float(x) for x in by_epoch] for name, by_epoch in history.history.items()}
@@ -372,34 +372,6 @@ def _fit(
     if backup:
         backup.save({"fit": dataclasses.asdict(fit)}, variables_of(trained, loss))
     return fit
-
-
-def _callbacks(
-    measured: tuple[tf.data.Dataset, tf.data.Dataset] | None,
-    loss: keras.losses.Loss,
-    settings: SettingsLike,
-    stops_after: int,
-    log: str | None,
-    watch: Stopwatch,
-    history: keras.callbacks.History,
-    backup: Backup | None,
-    workers: Group,
-) -> list[keras.callbacks.Callback]:
-    """The callbacks of a training, in the order of their dependencies."""
-    board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
-    stopping = keras.callbacks.EarlyStopping(
-        "val_ndcg", mode="max", patience=stops_after, restore_best_weights=True
-    )
-    validation = measured and networks.Validation(measured, loss, workers, settings.gain)
-    return [
-        *([MeanLogs(workers)] if workers.size > 1 else []),
-        *([validation] if validation else []),
-        watch,
-        board,
-        *([stopping] if validation else []),
-        history,
-        *([Resumption(backup, loss, watch, history, stopping, board)] if backup else []),
-    ]
 
 
 def _measured(

@@ -23,7 +23,7 @@ class PreparedLists:
         train: Training batches of inputs (`features`, `mask` and, if there are any, `texts` by
             name), labels and, if there are any, weights.
         validation: Batches for early stopping; None to train for all epochs.
-        settings: Settings, with the maximum number of items of a list.
+        settings: Settings of training, such as the maximum number of items of a list.
         folder: Folder for the prepared lists; removed on `__exit__`.
         workers: The workers that train on them. The chief prepares the lists for all.
     """
@@ -36,7 +36,7 @@ class PreparedLists:
         folder: Path,
         workers: Group = SingleProcess(),  # noqa: B008, it has no state
     ) -> None:
-        self.workers = workers
+        self.settings, self.workers = settings, workers
         choose = functools.partial(_chosen, settings=settings)
         splits = {"train": train, "validation": validation}
         self._splits = {

@@ -70,7 +70,10 @@ class Validation(keras.callbacks.Callback):
     def _of_batch(self, inputs: Any, labels: tf.Tensor, weights: Any = None) -> tf.Tensor:
         scores = self.model(inputs, training=False)
         # an empty list, which fills up a batch, or one of weight 0, adds 0 to the mean loss
-        is_list = tf.cast(are_lists(labels, weights), tf.float32)
+        is_item = labels == labels
+        if weights is not None:
+            is_item &= weights > 0.0
+        is_list = tf.cast(tf.reduce_any(is_item, axis=1), tf.float32)
         loss = tf.math.divide_no_nan(self._loss(labels, scores, weights), tf.reduce_mean(is_list))
         size = tf.reduce_sum(is_list)
         measured = self._evaluate(labels, scores, weights)
@@ -86,12 +89,6 @@ class Validation(keras.callbacks.Callback):
         assert logs is not None
         # for the subsequent callbacks
         logs.update({"loss": loss, "val_loss": val_loss, "val_ndcg": ndcg, "val_mrr": mrr})
-
-
-def are_lists(labels: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
-    """Whether lists have an item of positive weight, `[batch_size]`."""
-    is_item = labels == labels
-    return tf.reduce_any(is_item if weights is None else is_item & (weights > 0.0), axis=1)
 
 
 @functools.cache
@@ -222,22 +219,18 @@ def fit(
         jit_compile=False,
     )
     network.train_function = _steps(network)
+    # Weights and their averages are swapped by one operation for all.
+    averages = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    averages._swap_variables = tf.function(averages._swap_variables, autograph=False)
     network.fit(
         dataset,  # infinite, because starting a dataset takes as long as some steps
         epochs=epochs,
         initial_epoch=initial_epoch,
         steps_per_epoch=steps,
-        callbacks=[_averages(), *callbacks],
+        callbacks=[averages, *callbacks],
         shuffle=False,  # the lists are shuffled
         verbose=verbose,
     )
-
-
-def _averages() -> keras.callbacks.Callback:
-    """Keras' callback that swaps the weights and their averages, by one operation for all."""
-    callback = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
-    callback._swap_variables = tf.function(callback._swap_variables, autograph=False)
-    return callback
 
 
 def _steps(network: keras.Model) -> Callable[[Any], dict[str, tf.Tensor]]:

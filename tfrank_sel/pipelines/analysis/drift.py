@@ -173,17 +173,13 @@ def _of_grades(
     """Counts of labels; of more than `GRADES` different ones, by tenths of the reference."""
     if len({*reference, *now}) <= GRADES:
         return reference, now
-    labels, counts = np.array([(float(x), n) for x, n in sorted(reference.items(), key=_number)]).T
+    labels, counts = np.array(sorted((float(x), n) for x, n in reference.items())).T
     edges = labels[np.searchsorted(counts.cumsum(), counts.sum() * np.linspace(0.1, 0.9, 9))]
     tenths = [collections.Counter[int](), collections.Counter[int]()]
     for part, own in zip((reference, now), tenths, strict=True):
         for label, count in part.items():
             own[int(np.searchsorted(edges, float(label)))] += count
     return tenths[0], tenths[1]
-
-
-def _number(labelled: tuple[str, int]) -> float:
-    return float(labelled[0])
 
 
 def _shares(before: Mapping[Any, int], after: Mapping[Any, int]) -> tuple[np.ndarray, np.ndarray]:

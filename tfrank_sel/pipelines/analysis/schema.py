@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from tfrank_sel import data
 from tfrank_sel.data import stores
 from tfrank_sel.features import Feature, Vector
 from tfrank_sel.models import summary
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, broken, compared
 from tfrank_sel.pipelines.analysis.statistics import Statistics, columns
 from tfrank_sel.pipelines.configuration.data import Gates
@@ -112,7 +113,9 @@ def validate(
     features = features or {spec.features: Vector(size=spec.num_features)}
     rules = _Rules.of(schema, spec, features)
     outside = _Outside(spec, features, rules)
-    anomalies = stored_lists.totals(shards, outside, np.ndarray.tolist, scratch, options)
+    anomalies = runners.totals(
+        shards, stored_lists.blocks, outside, np.ndarray.tolist, scratch, options
+    )
     kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [
@@ -134,9 +137,7 @@ class _Rules:
 
     names: list[str]
     kinds: dict[str, str]  # of the features of the schema
-    low: list[float]
-    high: list[float]
-    present: list[float]  # minimum share of items
+    bounds: np.ndarray  # minimum and maximum, and minimum share of items, `[3, names]`
     domains: dict[str, list[str]]  # of the text features; none if any value is valid
 
     @classmethod
@@ -149,7 +150,6 @@ class _Rules:
         texts = [name for name, kind in features.items() if kind.texts(name)]
         names = [spec.label, *owners, *texts]
         rows = [asked.get(x, asked.get(owners.get(x, x), schema_pb2.Feature())) for x in names]
-        ranges = [_range(row) for row in rows]
         kinds = {
             column: _KINDS.get(row.type, "")
             for name, row in {spec.label: rows[0], **asked}.items()
@@ -158,9 +158,7 @@ class _Rules:
         return cls(
             names,
             kinds,
-            [low for low, _ in ranges],
-            [high for _, high in ranges],
-            [row.presence.min_fraction for row in rows],
+            np.array([(*_range(row), row.presence.min_fraction) for row in rows]).T,
             {x: _domain(row, schema) for x, row in zip(names, rows, strict=True) if x in texts},
         )
 
@@ -168,7 +166,7 @@ class _Rules:
         self, counts: Sequence[Sequence[int]], gates: Gates, of: str, seen: int
     ) -> Iterator[Anomaly]:
         """The broken rules, from the counts of `_Outside`; ranges are of `seen` lists, or given."""
-        bounds = zip(self.names, self.low, self.high, self.present, strict=True)
+        bounds = zip(self.names, *self.bounds.tolist(), strict=True)
         for (name, low, high, present), (n, lacking, all_, of_lists, lists) in zip(
             bounds, zip(*counts, strict=True), strict=True
         ):
@@ -184,27 +182,24 @@ class _Rules:
                 yield from broken(gates, "missing", name, expected, received, lacking)
 
 
-class _Outside:
+@dataclasses.dataclass
+class _Outside(runners.Combiner):
     """Counts items outside of range or domain, those without a value, and all, then lists with an
     item outside of its range, and all: `[5, names]`.
 
     See `runners.Combiner`.
     """
 
-    def __init__(
-        self, spec: data.FeatureSpec, features: Mapping[str, Feature], rules: _Rules
-    ) -> None:
-        self.spec, self.features, self.rules = spec, features, rules
+    spec: data.FeatureSpec
+    features: Mapping[str, Feature]
+    rules: _Rules
 
-    def create_accumulator(self) -> np.ndarray:
-        return np.zeros([5, len(self.rules.names)], np.int64)
-
-    def add_input(self, accumulator: np.ndarray, serialized: Sequence[bytes]) -> np.ndarray:
-        items = stored_lists.items(serialized, self.spec)
+    def count(self, element: Sequence[bytes]) -> np.ndarray:
+        items = stored_lists.items(element, self.spec)
         rows = columns(items, self.features).astype(np.float32)
         values = np.column_stack([items.labels, rows])
         count = values.shape[1]
-        low, high = (np.array(x[:count], np.float32) for x in (self.rules.low, self.rules.high))
+        low, high, _ = self.rules.bounds[:, :count].astype(np.float32)
         is_outside = (values < low) | (values > high)
         outside = np.count_nonzero(is_outside, axis=0).tolist()
         starts = np.cumsum(items.sizes) - items.sizes
@@ -218,13 +213,7 @@ class _Outside:
             missing.append(np.sum(~texts.astype(bool).any(axis=1)))
         of_lists += [0] * (len(missing) - count)
         totals = [np.full_like(missing, len(x)) for x in (values, starts)]
-        return accumulator + np.stack([outside, missing, totals[0], of_lists, totals[1]])
-
-    def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
-        return np.sum(list(accumulators), axis=0)
-
-    def extract_output(self, accumulator: np.ndarray) -> np.ndarray:
-        return accumulator
+        return np.stack([outside, missing, totals[0], of_lists, totals[1]])
 
 
 def _by_chance(lists: int, seen: int) -> int:

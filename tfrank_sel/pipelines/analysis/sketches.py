@@ -29,13 +29,9 @@ def bins(values: np.ndarray) -> np.ndarray:
     return np.where((bits >= 0x800) & (magnitude > 0), _HALF - 1 - magnitude, _HALF + magnitude)
 
 
-def _of_heads() -> np.ndarray:
-    """The bin of each beginning of a float32: 12 bits. That of NaN is one after the last."""
-    heads = (np.arange(1 << 12, dtype=np.uint32) << 20).view(np.float32)
-    return np.where(np.isnan(heads), NUM_BINS, bins(heads))
-
-
-_BIN_OF_HEAD = _of_heads()
+# The bin of each beginning of a float32, of 12 bits. That of NaN is one after the last.
+_HEADS = (np.arange(1 << 12, dtype=np.uint32) << 20).view(np.float32)
+_BIN_OF_HEAD = np.where(np.isnan(_HEADS), NUM_BINS, bins(_HEADS))
 
 
 def counts(rows: np.ndarray) -> np.ndarray:

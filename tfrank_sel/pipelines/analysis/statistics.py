@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from tfrank_sel.data.lists import Lists
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
@@ -124,7 +125,9 @@ def summarise(
     features = features or {spec.features: Vector(size=spec.num_features)}
     folder.mkdir(parents=True, exist_ok=True)
     summary = Summary(functools.partial(stored_lists.items, spec=spec), features)
-    summaries = stored_lists.totals(shards, summary, dataclasses.asdict, scratch or folder, options)
+    summaries = runners.totals(
+        shards, stored_lists.blocks, summary, dataclasses.asdict, scratch or folder, options
+    )
     for split, values in summaries.items():
         folders.write_json(folder / f"{split}.json", values)
     return {split: Statistics.of(values) for split, values in summaries.items()}
@@ -178,7 +181,7 @@ class _Totals:
         )
 
 
-class Summary:
+class Summary(runners.Combiner):
     """Combiner from batches of serialized lists to `Statistics`: see `runners.Combiner`.
 
     Args:
@@ -196,24 +199,20 @@ class Summary:
         none, count = np.zeros([0], int), sum(len(y.numbers(x)) for x, y in self.features.items())
         return self._totals(Lists.of(none, np.zeros([0, count]), np.zeros([0, 0]), label=none))
 
-    def add_input(self, accumulator: _Totals, serialized: Sequence[bytes]) -> _Totals:
-        return _merged(accumulator, self._totals(self.read(serialized)))
+    def count(self, element: Sequence[bytes]) -> _Totals:
+        return self._totals(self.read(element))
 
-    def merge_accumulators(self, accumulators: Iterable[_Totals]) -> _Totals:
-        merged = self.create_accumulator()
-        for other in accumulators:
-            merged = _merged(merged, other)
-        return merged
+    def add(self, total: _Totals, other: _Totals) -> _Totals:
+        return _merged(total, other)
 
-    def extract_output(self, totals: _Totals) -> Statistics:
-        statistics = totals.statistics(self.names)
-        texts = {name: _most_frequent(x, self._kept(name)) for name, x in statistics.texts.items()}
+    def extract_output(self, accumulator: _Totals) -> Statistics:
+        statistics = accumulator.statistics(self.names)
+        texts = {}
+        for name, counts in statistics.texts.items():
+            feature = self.features[name]
+            most = max(SHOWN, feature.max_size if isinstance(feature, Category) else 0)
+            texts[name] = _most_frequent(counts, most)
         return dataclasses.replace(statistics, texts=texts)
-
-    def _kept(self, name: str) -> int:
-        """The number of reported values of a text feature."""
-        feature = self.features[name]
-        return max(SHOWN, feature.max_size if isinstance(feature, Category) else 0)
 
     def _totals(self, items: Lists) -> _Totals:
         labels, rows = items.labels, columns(items, self.features)
@@ -248,7 +247,8 @@ def _merged(totals: _Totals, other: _Totals) -> _Totals:
     labels.update(other.labels)
     for name, counts in other.texts.items():
         texts.setdefault(name, collections.Counter()).update(counts)
-        texts[name] = _few(texts[name])
+        if len(texts[name]) > 2 * KEPT:  # the rarest values are dropped
+            texts[name] = collections.Counter(_most_frequent(dict(texts[name].most_common()), KEPT))
     return _Totals(
         totals.comparable_lists + other.comparable_lists,
         totals.list_sizes + other.list_sizes,
@@ -262,13 +262,6 @@ def _merged(totals: _Totals, other: _Totals) -> _Totals:
         sketches.few(labels),
         texts,
     )
-
-
-def _few(counts: collections.Counter[str]) -> collections.Counter[str]:
-    """Drops the rarest values if there are too many."""
-    if len(counts) <= 2 * KEPT:
-        return counts
-    return collections.Counter(_most_frequent(dict(counts.most_common()), KEPT))
 
 
 def _most_frequent(counts: Mapping[str, int], kept: int) -> dict[str, int]:

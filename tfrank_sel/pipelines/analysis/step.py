@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -20,44 +21,35 @@ from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.configuration.section import choices
-from tfrank_sel.pipelines.console import Activity, Progress
+from tfrank_sel.pipelines.console import Activity
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import clicks
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Job
-from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Records
-from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.refusals import received
 
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
-def analyze(
-    job: Job,
-    progress: Progress,
-    folder: Path,
-    *,
-    records: Records,
-    earlier: Earlier | None,
-    curated: schema_pb2.Schema | None,
-    options: Options,
-) -> None:
+
+def analyze(run: "Run", folder: Path) -> None:
     """Computes the statistics of the splits, the schema of the training split, and all anomalies.
 
+    The statistics of the run that this one continues are linked to `earlier/`, and the new ones are
+    compared with them unless the configuration names another reference.
+
     Args:
-        job: The job.
-        progress: Progress display.
+        run: The run. Its curated schema, if it has one, validates all splits.
         folder: Folder to write to: `statistics/SPLIT.json`, `increment/` with those of the lists
             that this run ingested, `schema.pbtxt`, `anomalies/SPLIT.json` and `failures.json`, with
             a line for each anomaly that fails.
-        records: The records.
-        earlier: The run that this one continues; its statistics are linked to `earlier/`, and the
-            new ones are compared with them unless the configuration names another reference.
-        curated: The schema to validate all splits against; by default the inferred one.
-        options: Options of Beam; None for this process.
 
     Raises:
         tfrank_sel.data.InputError: If a split has no list to learn from, the reference is not the
             folder of a run, or the gates name a feature that is not in the data, the curated schema
             or the reference.
     """
+    job, progress, records = run.job, run.progress, run.records
+    earlier, curated, options = run.earlier, run.curated, run.options
     gates = job.configuration.gates
     spec, features, url = records.spec, records.layout.features, job.mirror.url
     with progress.step("statistics") as step:
@@ -75,7 +67,11 @@ def analyze(
             }
         for split, summary in summaries.items():
             folders.write_json(folder / "statistics" / f"{split}.json", dataclasses.asdict(summary))
-            _check_comparable(summary, job.files(split))
+            if not summary.comparable_lists:
+                labels = ", ".join(summary.labels)
+                equal = f"{summary.lists} lists, each with equal labels (labels: {labels})"
+                reason = received("expected a list with two different labels", equal)
+                raise data.InputError(job.files(split), reason)
             step.tell(f"{split}: {_described(summary)}")
     splits = {name: DataSplit.of(records, name, summary) for name, summary in summaries.items()}
     with progress.step("schema") as step:
@@ -174,14 +170,6 @@ def _described(split: statistics.Statistics) -> str:
     if 1 in sizes:
         described += f", {sizes[1]} lists of one item (no order to learn)"
     return described
-
-
-def _check_comparable(summary: statistics.Statistics, source: str) -> None:
-    """Raises an error if no list of a split has two different labels."""
-    if summary.comparable_lists == 0:
-        labels = ", ".join(summary.labels)
-        equal = f"{summary.lists} lists, each with equal labels (labels: {labels})"
-        raise data.InputError(source, received("expected a list with two different labels", equal))
 
 
 def check_named(

@@ -2,13 +2,12 @@
 
 import contextlib
 import enum
-import json
 import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -33,7 +32,7 @@ from tfrank_sel.pipelines.configuration.section import split
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror
-from tfrank_sel.pipelines.ingestion.inputs import Job, proposed, resolve
+from tfrank_sel.pipelines.ingestion.inputs import Job, proposed
 from tfrank_sel.pipelines.run import execution
 from tfrank_sel.pipelines.run.steps import STEPS, RunStep
 from tfrank_sel.refusals import received
@@ -55,27 +54,19 @@ Output: TypeAlias = Annotated[
 Step = enum.StrEnum("Step", {name: name for name in STEPS})  # type: ignore[misc]
 
 
-def _features(text: str) -> dict[str, Any]:
-    return {name: {"type": "number", "missing": "refuse"} for name in split(text)}
-
-
-def _trees(is_ensemble: bool) -> str | bool:
-    return "auto" if is_ensemble else False
-
-
 FEATURES = Option(
     "features",
     "features",
     str,
     typer.Option(help="Comma-separated names of the features; all numbers if unset."),
-    _features,
+    lambda names: {name: {"type": "number", "missing": "refuse"} for name in split(names)},
 )
 ENSEMBLE = Option(
     "model.trees",
     "ensemble",
     bool,
     typer.Option(help="Train boosted trees beside networks, or networks alone."),
-    _trees,
+    lambda is_ensemble: "auto" if is_ensemble else False,
 )
 OF_RUN = keys("data", "beam", "blessing", "serving", "training")
 OF_COLUMNS = keys(
@@ -160,7 +151,7 @@ def tune(
 
     console = Terminal(soft_wrap=True)
     with _ending(interrupted):
-        configuration, _, _ = resolve(given.load(output))
+        configuration = Job.of(given.load(output), output).configuration
         # Imported late, so that help and errors do not wait for TensorFlow.
         with quiet():
             from tfrank_sel.pipelines.run import tuning
@@ -267,7 +258,7 @@ def _tell_plan(job: Job, force: str | None, console: Terminal) -> None:
 
 def _tell_pushed(output: Path, steps: Sequence[str], console: Terminal) -> None:
     """Prints where the model is, or why it is not published, and what to do next."""
-    pushed = json.loads((output / "push" / "pushed.json").read_text(encoding="utf-8"))
+    pushed = folders.read_json(output / "push" / "pushed.json")
     if not pushed["blessed"]:
         for reason in pushed["reasons"]:
             tell(f"not blessed: {reason}")

@@ -7,14 +7,13 @@ import typer
 
 from tfrank_sel.commandline import Application
 from tfrank_sel.data import stores
-from tfrank_sel.data.formats import FORMATS
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import AFTER, BEAM, COMMON, REFUSES, Given, keys
 from tfrank_sel.pipelines.commands.run import execute
-from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
-from tfrank_sel.pipelines.configuration.section import choices
+from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.ingestion.inputs import check_format
 from tfrank_sel.refusals import received
 from tfrank_sel.terminal import Terminal
 
@@ -76,7 +75,8 @@ def evaluate(
         return
     assert model is not None
     given.check_read("modules", *OF_FILES, *OF_EVALUATION, "blessing.metric", "beam.options")
-    named = _checked(given).data
+    named = given.load()
+    check_format(named)
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
         from tfrank_sel.pipelines import runners, scoring
@@ -84,7 +84,7 @@ def evaluate(
         from tfrank_sel.pipelines.reporting import tables
 
     models = [model, *([] if against is None else [against])]
-    inputs = scoring.inputs(models, data or (), named, label=named.label, doc_id=doc_id)
+    inputs = scoring.inputs(models, data or (), named.data, label=named.data.label, doc_id=doc_id)
     configuration = given.load(more=scoring.settings(model))
     instantiate.import_modules(configuration)
     console = Terminal()
@@ -124,7 +124,8 @@ def score(
 
     Repeat the same command to continue after an interruption.
     """
-    configuration = _checked(given)
+    configuration = given.load()
+    check_format(configuration)
     # Imported late, so that help and option errors do not wait for TensorFlow.
     with quiet():
         from tfrank_sel.pipelines import runners, scoring
@@ -140,12 +141,3 @@ def score(
         options=runners.configured(configuration),
     )
     print(output if stores.is_remote(output) else os.path.abspath(output))
-
-
-def _checked(given: Given) -> Configuration:
-    """The configuration, if there is such a format."""
-    configuration = given.load()
-    format = configuration.data.format
-    if format is not None and format not in FORMATS:
-        raise configuration.error("data.format", f"must be one of {choices(format, FORMATS)}")
-    return configuration

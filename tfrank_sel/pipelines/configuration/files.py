@@ -133,7 +133,12 @@ def _replaced(values: dict[str, Any], overrides: Iterable[Override], file: str) 
     for override in overrides:
         _set(values, override.path, override.value)
         origins[".".join(override.path)] = override.origin
-    return _checked(values, file, origins)
+    try:
+        return Configuration.model_validate(values).come_from(file, origins)
+    except pydantic.ValidationError as error:
+        first, *others = (_error(x, file, origins) for x in _alone(error))
+        first.more = others
+        raise first from error
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -155,15 +160,6 @@ def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
             values[part] = {}
         values = values[part]
     values[name] = value
-
-
-def _checked(values: Mapping[str, Any], file: str, origins: Mapping[str, str]) -> Configuration:
-    try:
-        return Configuration.model_validate(values).come_from(file, origins)
-    except pydantic.ValidationError as error:
-        first, *others = (_error(x, file, origins) for x in _alone(error))
-        first.more = others
-        raise first from error
 
 
 def _alone(error: pydantic.ValidationError) -> list[Any]:

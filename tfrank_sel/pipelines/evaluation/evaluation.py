@@ -3,11 +3,11 @@
 import collections
 import dataclasses
 import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+import pydantic
 import tensorflow as tf
 
 from tfrank_sel import metrics
@@ -17,7 +17,7 @@ from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import findings, stored_lists
-from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer, StoredLists
+from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer, StoredLists, Tensors
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -67,6 +67,9 @@ class MetricComparison:
         return f"{values}: {verdict} ({self.low:+.3f} to {self.high:+.3f}{allowed})"
 
 
+Comparisons: TypeAlias = Mapping[str, MetricComparison]  # by the metric
+
+
 @dataclasses.dataclass(frozen=True)
 class Curve:
     """NDCG of a model by cut-off.
@@ -107,17 +110,17 @@ class Evaluation:
         curves: NDCG at `CUTOFFS` of our model, `ours`, and of the other one, `baseline`.
     """
 
-    slices: Mapping[str, Mapping[str, MetricComparison]]
-    chance: Mapping[str, MetricComparison]
+    slices: Mapping[str, Comparisons]
+    chance: Comparisons
     against: str = "baseline"
     equal_scores: float = 0.0
-    ideal: Mapping[str, MetricComparison] = dataclasses.field(default_factory=dict)
-    simple: Mapping[str, Mapping[str, MetricComparison]] = dataclasses.field(default_factory=dict)
-    clicks: Mapping[str, MetricComparison] = dataclasses.field(default_factory=dict)
+    ideal: Comparisons = dataclasses.field(default_factory=dict)
+    simple: Mapping[str, Comparisons] = dataclasses.field(default_factory=dict)
+    clicks: Comparisons = dataclasses.field(default_factory=dict)
     curves: Mapping[str, Curve] = dataclasses.field(default_factory=dict)
 
     @property
-    def overall(self) -> Mapping[str, MetricComparison]:
+    def overall(self) -> Comparisons:
         """Our model against the baseline on all queries."""
         return self.slices[OVERALL]
 
@@ -130,16 +133,8 @@ class Evaluation:
     def of(cls, figures: Mapping[str, Any]) -> Self:
         """Returns the evaluation from its `figures`."""
         slices = {OVERALL: figures["metrics"], **figures["slices"]}
-        return cls(
-            {name: _comparisons(values) for name, values in slices.items()},
-            _comparisons(figures["chance"]),
-            figures["against"],
-            figures.get("equal_scores", 0.0),  # this and the others are absent from older runs
-            _comparisons(figures.get("ideal", {})),
-            {name: _comparisons(x) for name, x in figures.get("simple", {}).items()},
-            _comparisons(figures.get("clicks", {})),
-            {name: Curve(**x) for name, x in figures.get("curves", {}).items()},
-        )
+        # Runs of earlier versions lack some of the figures.
+        return pydantic.TypeAdapter(cls).validate_python({**figures, "slices": slices})
 
 
 def measures(
@@ -203,70 +198,34 @@ def evaluate(
     """
     simple = simple or {}
     measured = measures(gain, has_irrelevant=has_irrelevant)
-    parts = (
+    comparisons = runners.totals_by_key(
+        lists.shards,
+        stored_lists.blocks,
         Surveyor(lists),
         Scored(ours, baseline, lists, seed, gain, has_irrelevant, list(simple.values())),
         functools.partial(_compared, list(measured)),
+        scratch,
+        pipeline,
     )
-    if pipeline is None:
-        comparisons = _here(lists, *parts)
-    else:
-        from tfrank_sel.pipelines.evaluation import parallel
-
-        comparisons = parallel.compare(lists, *parts, scratch, pipeline)
     compared = {name: values for name, *values in comparisons}
     [curves] = compared.pop(CURVES)
-    slices = {
-        name: _comparisons(compared[name][0][0])
-        for name in sorted(compared, key=lambda name: (name != OVERALL, name))
-    }
-    everywhere, equal_scores = compared[OVERALL]
-    _, chance, ideal, *others = map(_comparisons, everywhere)
-    return Evaluation(
-        slices,
-        chance,
-        against if baseline else "random order",
-        equal_scores,
-        ideal,
-        dict(zip(simple, others, strict=True)),
-        curves={name: Curve(**x) for name, x in curves.items()},
+    everywhere, equal_scores = compared.pop(OVERALL)
+    overall, chance, ideal, *others = everywhere
+    return Evaluation.of(
+        {
+            "metrics": overall,
+            "slices": {name: compared[name][0][0] for name in sorted(compared)},
+            "chance": chance,
+            "against": against if baseline else "random order",
+            "equal_scores": equal_scores,
+            "ideal": ideal,
+            "simple": dict(zip(simple, others, strict=True)),
+            "curves": curves,
+        }
     )
 
 
-def _here(
-    lists: StoredLists, surveyor: Surveyor, scored: "Scored", compared: "Compared"
-) -> list[Sequence[Any]]:
-    """The results of `compared` for each slice, in this process."""
-    slicing = runners.total(surveyor, stored_lists.blocks(lists.shards))
-    combiner, sums = Total(), dict[str, Resampled | None]()
-    scored.setup()
-    for serialized in stored_lists.blocks(lists.shards):
-        for name, total in scored.process(serialized, slicing):
-            sums[name] = combiner.add_input(sums.get(name), total)
-    return [compared(name, total) for name, total in sums.items() if total is not None]
-
-
-class Total:
-    """Combiner (`runners.Combiner`) of the sums of parts of the queries; None for no part."""
-
-    def create_accumulator(self) -> Resampled | None:
-        return None
-
-    def add_input(self, accumulator: Resampled | None, element: Resampled) -> Resampled:
-        return element if accumulator is None else accumulator + element
-
-    def merge_accumulators(self, accumulators: Iterable[Resampled | None]) -> Resampled | None:
-        totals = [x for x in accumulators if x is not None]
-        return functools.reduce(operator.add, totals) if totals else None
-
-    def extract_output(self, accumulator: Resampled | None) -> Resampled | None:
-        return accumulator
-
-
-def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, MetricComparison]:
-    return {metric: MetricComparison(**fields) for metric, fields in values.items()}
-
-
+@dataclasses.dataclass
 class Scored:
     """Task (`runners.Task`) from serialized lists to sums, plain and resampled, for each slice.
 
@@ -279,19 +238,13 @@ class Scored:
         ours: As in `evaluate`, and so are the others.
     """
 
-    def __init__(
-        self,
-        ours: Scorer,
-        baseline: Scorer | None,
-        lists: StoredLists,
-        seed: int,
-        gain: str | float,
-        has_irrelevant: bool,
-        simple: Sequence[Ranking],
-    ) -> None:
-        self.ours, self.baseline, self.lists = ours, baseline, lists
-        self.seed, self.gain, self.simple = seed, gain, simple
-        self.has_irrelevant = has_irrelevant
+    ours: Scorer
+    baseline: Scorer | None
+    lists: StoredLists
+    seed: int
+    gain: str | float
+    has_irrelevant: bool
+    simple: Sequence[Ranking]
 
     def setup(self) -> None:
         """Makes the graph, which cannot be sent, of what is measured of the scores of lists."""
@@ -350,7 +303,7 @@ class Scored:
         yield from resampled_parts(keys, parts, seed=self.seed).items()
 
     def _scores(
-        self, records: tf.Tensor, inputs: dict[str, tf.Tensor], labels: tf.Tensor, keys: np.ndarray
+        self, records: tf.Tensor, inputs: Tensors, labels: tf.Tensor, keys: np.ndarray
     ) -> tf.Tensor:
         """The scores of our model and of each rival, `[models, batch_size, list_size]`."""
         places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
@@ -377,9 +330,6 @@ def _are_equal(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     is_equal = tf.reduce_all((scores == highest) | ~mask, axis=1, keepdims=True)
     is_list = tf.math.count_nonzero(mask, axis=1, keepdims=True) > 1
     return tf.cast(is_equal & is_list, scores.dtype)
-
-
-Compared = Callable[[str, Resampled], tuple[Any, ...]]
 
 
 def _compared(metrics: Sequence[str], name: str, sums: Resampled) -> tuple[Any, ...]:

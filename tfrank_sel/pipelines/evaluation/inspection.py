@@ -13,7 +13,7 @@ from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models import explanation
 from tfrank_sel.ops.ranking import gain_arguments
-from tfrank_sel.pipelines.ingestion.stored_lists import Sample, Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Sample, Scorer, Tensors
 
 SCORED = 100_000  # items that importance scores, all features and shuffles together
 AT_ONCE = 2_000  # items that are scored at once
@@ -220,5 +220,5 @@ def columns(schema: Schema) -> dict[str, list[tuple[str, int]]]:
     }
 
 
-def _tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
+def _tensors(inputs: Mapping[str, np.ndarray]) -> Tensors:
     return {name: tf.constant(x) for name, x in inputs.items()}

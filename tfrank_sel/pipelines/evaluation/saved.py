@@ -15,7 +15,7 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature, Number, Vector
-from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, Tensors
 from tfrank_sel.refusals import received, refusal
 
 _MASK = "mask"
@@ -37,7 +37,7 @@ class TracedScorer:
         scorer, inputs = self._arguments
         return tf.function(scorer, input_signature=[inputs], autograph=False)
 
-    def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def __call__(self, inputs: Tensors) -> tf.Tensor:
         return self._graph(inputs)
 
     def __reduce__(self) -> tuple[type["TracedScorer"], tuple[Any, ...]]:
@@ -71,15 +71,15 @@ class SavedScorer:
         self._arguments = folder, inputs
 
     @property
-    def signatures(self) -> Mapping[str, Callable[..., dict[str, tf.Tensor]]]:
+    def signatures(self) -> Mapping[str, Callable[..., Tensors]]:
         """The signatures by name."""
         return self._loaded.signatures
 
-    def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def __call__(self, inputs: Tensors) -> tf.Tensor:
         return self.signatures["predict"](**inputs)["scores"]
 
     @functools.cached_property
-    def explain(self) -> Callable[..., dict[str, tf.Tensor]]:
+    def explain(self) -> Callable[..., Tensors]:
         """Its signature `explain`, whose input `pair` comes first.
 
         Raises:
@@ -208,7 +208,7 @@ class RecordScorer:
         self._features = features
 
     @property
-    def signatures(self) -> Mapping[str, Callable[..., dict[str, tf.Tensor]]]:
+    def signatures(self) -> Mapping[str, Callable[..., Tensors]]:
         """The signatures of the model by name."""
         return self._score.signatures
 
@@ -225,16 +225,14 @@ class RecordScorer:
         with tf.init_scope():  # a graph may be under construction
             return SavedScorer(self._model.folder, inputs)
 
-    def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def __call__(self, inputs: Tensors) -> tf.Tensor:
         return self._score(self._taken(inputs))
 
     def check_explains(self) -> None:
         """Raises an `InputError` if the model has no signature `explain`."""
         _ = self._score.explain
 
-    def explain(
-        self, inputs: dict[str, tf.Tensor], pairs: tf.Tensor
-    ) -> tuple[Sequence[str], np.ndarray]:
+    def explain(self, inputs: Tensors, pairs: tf.Tensor) -> tuple[Sequence[str], np.ndarray]:
         """Returns the names of the features of items, and their contributions to the difference of
         two scores of each list, `[batch_size, num_features]`: see `tfrank_sel.models.explain`.
         """
@@ -242,7 +240,7 @@ class RecordScorer:
         names = self._model.names or [x.decode() for x in outputs["features"][0].numpy()]
         return names, outputs["contributions"].numpy()
 
-    def _taken(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _taken(self, inputs: Tensors) -> Tensors:
         """The inputs of the signature `predict`."""
         numbers = tf.constant(self._numbers, tf.int32)
         taken = {"features": tf.gather(inputs["features"], numbers, axis=2)}

@@ -2,12 +2,13 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.ingestion import findings
 from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
@@ -41,7 +42,7 @@ _VALUES = 10  # values of a text with a separate slice; the others share one
 _KEPT = 10_000  # counted values of a text
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Survey:
     """Statistics of all queries for slicing.
 
@@ -96,7 +97,7 @@ class Slicing:
         return names
 
 
-class Surveyor:
+class Surveyor(runners.Combiner):
     """Combiner (`runners.Combiner`) from batches of serialized lists to `Slicing`.
 
     Args:
@@ -109,11 +110,8 @@ class Surveyor:
     def __init__(self, lists: StoredLists) -> None:
         self.lists = lists
 
-    def create_accumulator(self) -> Survey:
-        return Survey([], {}, {})
-
-    def add_input(self, accumulator: Survey, serialized: list[bytes]) -> Survey:
-        parts = self.lists.queries(tf.constant(serialized))
+    def count(self, element: Sequence[bytes]) -> Survey:
+        parts = self.lists.queries(tf.constant(element))
         queries = parts.pop(self.lists.spec.query_id)
         hashes = np.array([findings.hash_of(query.decode()) for query in queries], np.uint64)
         numbers, texts = {}, {}
@@ -121,23 +119,19 @@ class Surveyor:
             if is_number:
                 numbers[name] = sketches.counts(parts[name][:, None])
             else:
-                texts[name] = collections.Counter(x.decode("utf-8", "replace") for x in parts[name])
-        return self.merge_accumulators([accumulator, Survey([hashes], numbers, texts)])
+                decoded = (x.decode("utf-8", "replace") for x in parts[name])
+                texts[name] = _frequent(collections.Counter(decoded))
+        return Survey([hashes], numbers, texts)
 
-    def merge_accumulators(self, accumulators: Iterable[Survey]) -> Survey:
-        merged = self.create_accumulator()
-        for other in accumulators:
-            merged.queries += other.queries
-            for name, counts in other.numbers.items():
-                merged.numbers[name] = merged.numbers.get(name, 0) + counts
-            for name, occurring in other.texts.items():
-                both = merged.texts.get(name, collections.Counter()) + occurring
-                merged.texts[name] = collections.Counter(dict(both.most_common(_KEPT)))
-        merged.queries = [np.concatenate(merged.queries)] if merged.queries else []
-        return merged
+    def add(self, total: Survey, other: Survey) -> Survey:
+        return Survey(
+            total.queries + other.queries,
+            {name: x + other.numbers[name] for name, x in total.numbers.items()},
+            {name: _frequent(x + other.texts[name]) for name, x in total.texts.items()},
+        )
 
-    def extract_output(self, accumulator: Survey) -> Slicing:
-        if not accumulator.queries:
+    def extract_output(self, accumulator: Survey | None) -> Slicing:
+        if accumulator is None:
             raise refusal(f"expected a list in {', '.join(self.lists.shards)}", "none")
         hashes, counts = np.unique(np.concatenate(accumulator.queries), return_counts=True)
         often = counts > 1
@@ -153,3 +147,7 @@ class Surveyor:
                 for name, occurring in accumulator.texts.items()
             },
         )
+
+
+def _frequent(counts: collections.Counter[str]) -> collections.Counter[str]:
+    return collections.Counter(dict(counts.most_common(_KEPT)))

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -16,16 +17,17 @@ from tfrank_sel.models import preparation
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
-from tfrank_sel.pipelines.configuration.training import Settings
-from tfrank_sel.pipelines.console import Activity, Progress
+from tfrank_sel.pipelines.console import Activity
 from tfrank_sel.pipelines.evaluation import clicks, evaluation
-from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricComparison
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparisons
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import SHOWN
 from tfrank_sel.pipelines.ingestion.inputs import Job
-from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer
-from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer, Tensors
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
 COUNTED = 1_000_000  # items whose labels popularity counts
 
@@ -44,7 +46,7 @@ class ByFeature:
     column: int
     sign: float
 
-    def __call__(self, serialized: tf.Tensor, inputs: dict[str, tf.Tensor]) -> np.ndarray:
+    def __call__(self, serialized: tf.Tensor, inputs: Tensors) -> np.ndarray:
         numbers = tf.cast(inputs[self.schema.spec.features], tf.float64)
         columns = preparation.columns(self.schema.features, numbers)[..., self.column].numpy()
         least = float(np.finfo(np.float32).min)
@@ -66,7 +68,7 @@ class ByPopularity:
     labels: Mapping[bytes, float]
     mean: float
 
-    def __call__(self, serialized: tf.Tensor, inputs: dict[str, tf.Tensor]) -> np.ndarray:
+    def __call__(self, serialized: tf.Tensor, inputs: Tensors) -> np.ndarray:
         ids = packed.parse(serialized, self.spec)[self.spec.doc_id].numpy()
         labels = [self.labels.get(x, self.mean) for x in ids.ravel()]
         return np.array(labels).reshape(ids.shape)
@@ -115,9 +117,7 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
     return ByPopularity(spec, {x: (sums[x] + mean) / (n + 1) for x, n in counts.items()}, mean)
 
 
-def _by_clicks(
-    job: Job, step: Activity, scorer: Scorer, own: DataSplit
-) -> Mapping[str, MetricComparison]:
+def _by_clicks(job: Job, step: Activity, scorer: Scorer, own: DataSplit) -> Comparisons:
     """Our model against the order of the log; none if the log does not tell its value."""
     settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
     try:
@@ -141,31 +141,18 @@ def _by_clicks(
     return comparisons
 
 
-def evaluate(
-    job: Job,
-    progress: Progress,
-    folder: Path,
-    *,
-    scores: Mapping[str, Scorer],
-    splits: Mapping[str, DataSplit],
-    own: DataSplit,
-    settings: Settings,
-    options: Options,
-) -> None:
+def evaluate(run: "Run", folder: Path) -> None:
     """Compares our model with the baseline and simple rankings: `metrics.json`.
 
     Args:
-        job: The job.
-        progress: Progress display.
+        run: The run, whose candidates are trained.
         folder: Folder to write to.
-        scores: Scoring function of each trained candidate.
-        splits: The splits.
-        own: The lists of the test split that this run ingested, to which its log belongs.
-        settings: Settings of training, with seed and gain.
-        options: Options of Beam; None for this process.
     """
+    job, scores, splits = run.job, run.scorers, run.splits
+    # The log belongs to the lists of the test split that this run ingested.
+    own = dataclasses.replace(splits["test"], shards=run.records.own("test"))
     train, test, metric = splits["train"], splits["test"], job.configuration.blessing.metric
-    with progress.step("evaluation") as step:
+    with run.progress.step("evaluation") as step:
         step.reads(test.shards, times=2)
         has_irrelevant = test.has_irrelevant or metric == "MRR"
         scored = evaluation.evaluate(
@@ -173,11 +160,11 @@ def evaluate(
             scores.get("baseline"),
             test,
             str(folder),
-            seed=settings.seed,
-            gain=settings.gain,
+            seed=run.settings.seed,
+            gain=run.settings.gain,
             has_irrelevant=has_irrelevant,
             simple=rankings(train),
-            pipeline=runners.pipeline(options),
+            pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{test.statistics.lists} queries of the test split")
         if not test.has_irrelevant:

@@ -92,7 +92,7 @@ def infra_validate(
             scores beyond 1), or `rank_top_k` is not in the order of the scores.
     """
     spec, requests = schema.spec, first_lists(shards, schema, lists)
-    records = itertools.chain.from_iterable(map(stored_lists.records, shards))
+    records = itertools.chain.from_iterable(stored_lists.blocks(shards))
     parsed = packed.parse(tf.constant(list(itertools.islice(records, lists))), spec)
     mask = parsed["mask"].numpy()
     expected = model(stored_lists.inputs(parsed, spec)).numpy()

@@ -1,73 +1,54 @@
 """The step `export`, and the trial of an exported model with requests of real lists."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
-
-import keras
-import tensorflow as tf
+from typing import TYPE_CHECKING
 
 from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, typed
 from tfrank_sel.export.saved_model import CARD
-from tfrank_sel.pipelines.analysis.statistics import DataSplit
-from tfrank_sel.pipelines.console import Progress, interrupts
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.console import interrupts
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
 from tfrank_sel.pipelines.export.requests import first_lists, infra_validate, rest_request
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
-from tfrank_sel.pipelines.ingestion.inputs import Job
-from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
 from tfrank_sel.pipelines.reporting import card
-from tfrank_sel.training.fitting import Trained
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
 WARM_UP_LISTS = 4
 TRIED_LISTS = 16  # by the signatures of an export
 
 
-def export(
-    job: Job,
-    progress: Progress,
-    folder: Path,
-    *,
-    ours: Trained,
-    score: Scorer,
-    splits: Mapping[str, DataSplit],
-    evaluation: Evaluation,
-    facts: Mapping[str, Any],
-) -> RecordScorer:
+def export(run: "Run", folder: Path) -> None:
     """Exports and tests a model: `saved_model/`, and a query of the test split, also for REST.
 
     Args:
-        job: The job.
-        progress: Progress display.
+        run: The run, whose model is evaluated; it gets the exported model, loaded.
         folder: Folder to write to.
-        ours: The model.
-        score: Its scoring function, as a graph.
-        splits: The splits.
-        evaluation: The evaluation of the model.
-        facts: Facts for the model card, as from `card.facts`.
-
-    Returns:
-        The exported model, loaded.
     """
-    configuration, test, held_out = job.configuration, splits["test"], splits["validation"]
+    configuration, progress, facts = run.configuration, run.progress, card.facts(run)
+    test, held_out = run.splits["test"], run.splits["validation"]
+    model, score = run.trained["ours"].model, run.scorers["ours"]
     schema, saved_model = test.layout, folder / "saved_model"
     with progress.step("export") as step, interrupts.deferred():
         if method := configuration.serving.recalibration:
-            model = _recalibrated(ours.model, held_out.batches(), method)
-            ours = dataclasses.replace(ours, model=model)
+            try:
+                model = models.recalibrate(model, held_out.batches(), method)
+            except ValueError as error:
+                reason = f"serving.recalibration: {error}"
+                raise data.InputError("validation", reason) from error
+            ours = dataclasses.replace(run.trained["ours"], model=model)
             score = TracedScorer(ours.scores, test.inputs)
             step.tell(f"scores are expected labels: {method}")
         exports.export(
-            ours.model,
+            model,
             schema,
             saved_model,
             examples=first_lists(held_out.shards, schema, WARM_UP_LISTS),
             metadata={
-                "metrics": {name: x.ours for name, x in evaluation.overall.items()},
+                "metrics": {name: x.ours for name, x in run.evaluation.overall.items()},
                 "feature_names": schema.names,
                 "card": facts,
             },
@@ -77,7 +58,7 @@ def export(
         as_onnx = folder / "model.onnx" if configuration.export.onnx else None
         if as_onnx is not None:
             try:
-                exports.onnx(ours.model, as_onnx)
+                exports.onnx(model, as_onnx)
             except ValueError as error:
                 raise configuration.error("export.onnx", str(error)) from error
     with progress.step("infra validation") as step, interrupts.deferred():
@@ -95,14 +76,5 @@ def export(
     else:
         folders.write_text(folder / "one_query.jsonl", typed.text(first, schema.types))
     folders.write_text(folder / folders.REQUEST, rest_request(first, schema))
-    return exported
-
-
-def _recalibrated(
-    model: keras.Model, lists: tf.data.Dataset, method: Literal["isotonic", "platt"]
-) -> models.Recalibrated:
-    """The model, with expected labels by the validation split in place of scores."""
-    try:
-        return models.recalibrate(model, lists, method)
-    except ValueError as error:
-        raise data.InputError("validation", f"serving.recalibration: {error}") from error
+    run.exported = exported
+    exported.moved(str(run.output / "export" / "saved_model"))

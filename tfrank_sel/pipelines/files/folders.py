@@ -90,22 +90,12 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
         raise
 
 
-def drop_partial(output: Path, name: str) -> None:
-    """Removes the temporary folder of a step that will not be resumed."""
-    shutil.rmtree(partial(output, name), ignore_errors=True)
-
-
-def clear(output: Path) -> None:
-    """Removes all other files if there is no step."""
-    (output / CONFIGURATION).unlink(missing_ok=True)
-
-
 def recover(output: Path, name: str) -> None:
     """Completes the final rename of a step that a killed process had left."""
-    folder, old = partial(output, name), output / f".{name}.old"
+    folder = partial(output, name)
     if (folder / MANIFEST).is_file() and not (folder / KEY).exists():
         _put(folder, output / name)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(output / f".{name}.old", ignore_errors=True)
 
 
 def _put(folder: Path, place: Path) -> None:

@@ -20,6 +20,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.refusals import received
 from tfrank_sel.version import __version__
 
+_PACKAGES = ("tfrank_sel", "tensorflow", "keras", "numpy")
 WRITTEN, NO_DIGESTS = "written", "no digests of its files"  # key of a manifest; its absence
 
 
@@ -112,7 +113,10 @@ class Manifest:
             **dataclasses.asdict(self.stored),
             "digest": self.digest,
             "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "versions": {"python": sys.version.split()[0], **_versions()},
+            "versions": {
+                "python": sys.version.split()[0],
+                **{name: metadata.version(name) for name in _PACKAGES},
+            },
             "seconds": dict(seconds),
             WRITTEN: {
                 name: dataclasses.asdict(Fingerprint.of(str(folder / name)))
@@ -249,11 +253,6 @@ def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=repr)
-
-
-def _versions() -> dict[str, str]:
-    names = ("tfrank_sel", "tensorflow", "keras", "numpy")
-    return {name: metadata.version(name) for name in names}
 
 
 def _hash(*content: bytes) -> Any:

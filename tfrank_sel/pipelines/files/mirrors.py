@@ -30,11 +30,11 @@ class Mirror:
 
     Args:
         path: The folder on this machine.
-        url: URL of the run in a store; None if the folder is the run.
+        url: URL of the run in a store; empty if the folder is the run.
     """
 
     path: Path
-    url: str | None = None
+    url: str = ""
 
     @classmethod
     def of(cls, output: str | Path) -> Self:
@@ -54,7 +54,7 @@ class Mirror:
                 reached, or what is there is no run.
         """
         with contextlib.ExitStack() as stack:
-            if self.url is not None:
+            if self.url:
                 stack.enter_context(_leased(self.url))
             stack.enter_context(folders.only_here(self.path))
             self.pull()
@@ -66,7 +66,7 @@ class Mirror:
         A step that the store lacks stays if the folder has it whole: it was not sent in time. Not
         so `ingest`, whose records are in the store alone.
         """
-        if self.url is None:
+        if not self.url:
             return
         stored = self._found()
         if stored and folders.CONFIGURATION not in stored:
@@ -96,7 +96,7 @@ class Mirror:
         Raises:
             tfrank_sel.data.InputError: If the store cannot be reached.
         """
-        if self.url is None:
+        if not self.url:
             return
         place, mine = stores.join(self.url, step), self.path / step
         manifest = (mine / folders.MANIFEST).read_text(encoding="utf-8")
@@ -110,7 +110,7 @@ class Mirror:
 
     def sender(self, step: str, folder: str) -> Callable[[], None] | None:
         """Returns a function that sends the folder of an unfinished step at intervals."""
-        if self.url is None:
+        if not self.url:
             return None
         partial = f".{step}.partial"
         here, there = self.path / partial, stores.join(self.url, partial)
@@ -130,27 +130,24 @@ class Mirror:
     def send_beside(self) -> None:
         """Sends the files outside the steps."""
         for name in _OUTSIDE:
-            if self.url is not None and (self.path / name).is_file():
+            if self.url and (self.path / name).is_file():
                 stores.copy(self.path / name, stores.join(self.url, name))
 
     def drop(self, step: str) -> None:
         """Removes a step from the store, its manifest first."""
-        if self.url is not None:
+        if self.url:
             stores.drop(stores.join(self.url, step), folders.MANIFEST)
 
     def _found(self) -> dict[str, str]:
         """The files of the run in the store, by their names."""
-        assert self.url is not None
         names = ((x.removeprefix(f"{self.url}/"), x) for x in stores.find(self.url))
         return {name: x for name, x in names if not name.startswith(_OF_OTHERS)}
 
     def _manifest(self, step: str) -> str:
-        assert self.url is not None
         return stores.read_text(stores.join(self.url, step, folders.MANIFEST))
 
     def _replace(self, folder: str, names: Sequence[str]) -> None:
         """Replaces a folder on this machine by that of the store."""
-        assert self.url is not None
         aside = self.path / ".pulled"
         shutil.rmtree(aside, ignore_errors=True)
         stores.fetch(self.url, names, aside)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfrank_sel import data, kept
 from tfrank_sel.data.rejections import Rejected
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.refusals import received
 
@@ -125,26 +126,15 @@ def split_of(query: int, shares: dict[str, float]) -> str:
     return split  # of rounding
 
 
-class Repeated:
+class Repeated(runners.Combiner):
     """Combiner from splits and places of queries to repeated queries: see `runners.Combiner`.
 
     The dict has `count` and `first` of queries with several places, `again` and `first_again` of
     pairs of places in one file, and `shared` of lists by split whose query is in `train` too.
     """
 
-    def create_accumulator(self) -> list[tuple[str, Hashes]]:
-        return []
-
-    def add_input(
-        self, accumulator: list[tuple[str, Hashes]], element: tuple[str, Hashes]
-    ) -> list[tuple[str, Hashes]]:
-        accumulator.append(element)
-        return accumulator
-
-    def merge_accumulators(
-        self, accumulators: Iterable[list[tuple[str, Hashes]]]
-    ) -> list[tuple[str, Hashes]]:
-        return [places for accumulator in accumulators for places in accumulator]
+    def count(self, element: tuple[str, Hashes]) -> list[tuple[str, Hashes]]:
+        return [element]
 
     def extract_output(self, accumulator: list[tuple[str, Hashes]]) -> dict[str, Any]:
         places = np.concatenate([places for _, places in accumulator])
@@ -256,13 +246,14 @@ def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowe
         raise _refused(bad[:SHOWN], count, allowed)
 
 
-def duplicates(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:
-    """Counts the queries that occur more than once, and returns the places of the first ones."""
+def recurring(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:
+    """Returns the queries that occur more than once, by count and the places of the first ones, and
+    the number of lists of each split whose query is in the training split too.
+    """
     first = [[places.of_split(*x) for x in pair] for part in repeated for pair in part["first"]]
-    return {"count": sum(part["count"] for part in repeated), "first": first[:SHOWN]}
-
-
-def shared(repeated: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Counts the lists of each split whose query is in the training split too."""
-    counts = (collections.Counter(part["shared"]) for part in repeated)
-    return dict(sum(counts, collections.Counter()))
+    count = sum(part["count"] for part in repeated)
+    shared = sum((collections.Counter(x["shared"]) for x in repeated), collections.Counter[str]())
+    return {
+        "duplicate_queries": {"count": count, "first": first[:SHOWN]},
+        "shared_queries": dict(shared),
+    }

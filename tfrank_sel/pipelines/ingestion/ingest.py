@@ -3,20 +3,21 @@
 import collections
 import dataclasses
 import functools
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tfrank_sel import data, kept
 from tfrank_sel.data import stores
-from tfrank_sel.data.formats import Part, Schema
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import findings
 from tfrank_sel.pipelines.ingestion.inputs import Inputs
-from tfrank_sel.pipelines.ingestion.reading import Numbered, Reading, Store, ingest as here
+from tfrank_sel.pipelines.ingestion.reading import Reading, Store, ingest as here
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.refusals import received
 
@@ -77,7 +78,13 @@ def ingest(
     reading = Reading(reader, layout, inputs.adjacent)
     with stores.scratch(records if stores.is_remote(records) else folder) as scratch:
         store = functools.partial(Store, layout.spec, inputs.shares)
-        numbered, target = _numbered(inputs, parts), (records, scratch, shard_bytes)
+        numbers, target = itertools.count(), (records, scratch, shard_bytes)
+        # Workers read the parts independently.
+        numbered = [
+            (index, next(numbers), source.split, part)
+            for index, source in enumerate(inputs.sources)
+            for part in parts[source.path]
+        ]
         if options is None:
             results = here(reading, numbered, store(), target)
         else:
@@ -98,8 +105,7 @@ def ingest(
             "context": list(layout.context),
             "rejected": rejected,
             "splits": dict(collections.ChainMap(*results("census"))),
-            "duplicate_queries": findings.duplicates(repeated, places),
-            "shared_queries": findings.shared(repeated),
+            **findings.recurring(repeated, places),
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):
@@ -108,15 +114,6 @@ def ingest(
     folders.write_json(folder / "ingest.json", report)
     shards = {split: folders.shards(stores.join(records, split)) for split in inputs.splits}
     return Ingested(shards, report)
-
-
-def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[Numbered]:
-    """The parts that workers read independently."""
-    number = 0
-    for index, source in enumerate(inputs.sources):
-        for part in parts[source.path]:
-            yield index, number, source.split, part
-            number += 1
 
 
 def summary(report: Mapping[str, Any]) -> Iterator[str]:

@@ -113,6 +113,13 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
     return [Source(path, split) for path in stores.expand(patterns)]
 
 
+def check_format(configuration: Configuration) -> None:
+    """Raises a `ConfigurationError` if there is no such format."""
+    format = configuration.data.format
+    if format is not None and format not in FORMATS:
+        raise configuration.error("data.format", f"must be one of {choices(format, FORMATS)}")
+
+
 def inputs(configuration: Configuration) -> Inputs | None:
     """Returns the input files, or None if there are none.
 
@@ -125,10 +132,8 @@ def inputs(configuration: Configuration) -> Inputs | None:
         tfrank_sel.data.InputError: If the files have different formats, a file cannot be read, or a
             column does not fit its type.
     """
+    check_format(configuration)
     data = configuration.data
-    if data.format is not None and data.format not in FORMATS:
-        reason = f"must be one of {choices(data.format, FORMATS)}"
-        raise configuration.error("data.format", reason)
     if data.data:
         sources = expand(data.data)
     else:
@@ -189,42 +194,6 @@ def _check_columns(files: Inputs, configuration: Configuration) -> None:
             raise configuration.error(key, reason)
     if configuration.features:
         reader.infer([first])
-
-
-def resolve(
-    configuration: Configuration,
-) -> tuple[Configuration, Inputs | None, dict[str, str]]:
-    """Returns a configuration with feature types if its files are tables: its own, or `proposed`.
-
-    Its trees are false in place of "auto" if LightGBM is not installed.
-
-    Args:
-        configuration: The configuration.
-
-    Returns:
-        The configuration; its `inputs`; and the omitted columns, with the reasons.
-
-    Raises:
-        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`; or if the packages of the
-            export are not installed.
-    """
-    if configuration.model.trees == "auto" and not has_lightgbm():
-        model = configuration.model.model_copy(update={"trees": False})
-        configuration = configuration.model_copy(update={"model": model})
-    packages = ("onnx", "onnxruntime", roads.PACKAGES["onnx"])
-    for name in packages if configuration.export.onnx else ():
-        if importlib.util.find_spec(name) is None:
-            reason = received(f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}")
-            raise configuration.error("export.onnx", reason)
-    files = inputs(configuration)
-    if (files is None) != configuration.data.synthetic:
-        reason = "must name files, or `data.synthetic` must be true (`--synthetic`), not both"
-        given = "no files" if files is None else "files and data.synthetic"
-        raise configuration.error("data", received(reason, given))
-    if files is None or configuration.features or not isinstance(files.reader, TableReader):
-        return configuration, files, {}
-    configuration, left_out = _with_types(configuration, files)
-    return configuration, inputs(configuration), left_out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -357,13 +326,32 @@ class Job:
 
     @classmethod
     def of(cls, configuration: Configuration, output: str | Path) -> Self:
-        """Returns the job of a configuration; its files are found, but not read.
+        """Returns the job of a configuration, with its files, and feature types if they are tables.
+
+        The types are its own, or `proposed`. Its trees are false in place of "auto" if LightGBM is
+        not installed.
 
         Raises:
-            tfrank_sel.data.InputError: If the input is invalid.
+            ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`; or if the packages of
+                the export are not installed.
         """
-        completed, inputs, left_out = resolve(configuration)
-        return cls(completed, inputs, output, left_out)
+        if configuration.model.trees == "auto" and not has_lightgbm():
+            model = configuration.model.model_copy(update={"trees": False})
+            configuration = configuration.model_copy(update={"model": model})
+        packages = ("onnx", "onnxruntime", roads.PACKAGES["onnx"])
+        for name in packages if configuration.export.onnx else ():
+            if importlib.util.find_spec(name) is None:
+                reason = received(f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}")
+                raise configuration.error("export.onnx", reason)
+        files = inputs(configuration)
+        if (files is None) != configuration.data.synthetic:
+            reason = "must name files, or `data.synthetic` must be true (`--synthetic`), not both"
+            given = "no files" if files is None else "files and data.synthetic"
+            raise configuration.error("data", received(reason, given))
+        if files is None or configuration.features or not isinstance(files.reader, TableReader):
+            return cls(configuration, files, output)
+        configuration, left_out = _with_types(configuration, files)
+        return cls(configuration, inputs(configuration), output, left_out)
 
     @functools.cached_property
     def mirror(self) -> Mirror:
@@ -378,7 +366,7 @@ class Job:
     @property
     def place(self) -> str:
         """Folder or URL of the run."""
-        return str(self.mirror.url or self.path)
+        return self.mirror.url or str(self.path)
 
     @property
     def served(self) -> str:

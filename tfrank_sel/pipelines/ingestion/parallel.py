@@ -1,13 +1,10 @@
-"""Ingest, and passes over records, on Beam; what workers do stands in `ingest` and `stored`.
+"""Ingest on Beam; what workers do stands in `reading` and `shards`.
 
 Only what runs on Beam imports this module.
 """
 
 import dataclasses
-import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -21,51 +18,9 @@ from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.table import Table
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.ingestion import findings, shards, stored_lists
+from tfrank_sel.pipelines.ingestion import findings, shards
 from tfrank_sel.pipelines.ingestion.reading import Listed, Numbered, Reading, Store
 from tfrank_sel.pipelines.runners import beams
-
-
-class Read(beam.PTransform):
-    """Reads records, as `stored_lists.blocks`.
-
-    Args:
-        shards: TFRecord files, and patterns of them.
-    """
-
-    def __init__(self, shards: Sequence[str]) -> None:
-        super().__init__()
-        self.shards = list(shards)
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        return (
-            pipeline
-            | beam.Create(self.shards)
-            | beam.FlatMap(stored_lists.files)
-            | beam.Reshuffle()
-            | beam.FlatMap(lambda file: stored_lists.blocks([file]))
-        )
-
-
-def totals(
-    shards: Mapping[str, Sequence[str]],
-    combiner: runners.Combiner,
-    described: Callable[[Any], Any],
-    scratch: str | Path,
-    options: PipelineOptions,
-) -> dict[str, Any]:
-    """Combines the records of each split, as `stored_lists.totals`."""
-    with stores.scratch(scratch) as folder:
-        with beams.pipeline(options) as pipeline:
-            for split, files in shards.items():
-                values = (
-                    pipeline
-                    | f"Read {split}" >> Read(files)
-                    | f"Combine {split}" >> beam.CombineGlobally(beams.Combine(combiner))
-                    | f"Describe {split}" >> beam.Map(described)
-                )
-                beams.gather(values, stores.join(folder, split))
-        return {split: next(beams.gathered(stores.join(folder, split))) for split in shards}
 
 
 class Write(beam.PTransform):
@@ -152,24 +107,17 @@ def ingest(
         results = {
             "bad": read.bad | beam.Map(dataclasses.asdict),
             "lists": read.lists,
-            "census": done.census | beam.CombinePerKey(_sum) | beam.MapTuple(_of_split),
+            "census": done.census
+            | beam.CombinePerKey(beams.Combine(runners.Combiner()))
+            | beam.MapTuple(lambda split, counted: {split: vars(counted)}),
             "repeated": done.queries | repeated | beam.Values(),
         }
-        named = [values | f"Name {x}" >> beam.Map(_named, x) for x, values in results.items()]
+        named = [
+            values | f"Name {name}" >> beam.Map(lambda value, name: (name, value), name)
+            for name, values in results.items()
+        ]
         beams.gather(named | beam.Flatten(), notes)
     return lambda name: (value for x, value in beams.gathered(notes) if x == name)
-
-
-def _named(value: Any, name: str) -> tuple[str, Any]:
-    return name, value
-
-
-def _sum(counts: Iterable[findings.Counts]) -> findings.Counts:
-    return functools.reduce(operator.add, counts, findings.Counts())
-
-
-def _of_split(split: str, counted: findings.Counts) -> dict[str, dict[str, int]]:
-    return {split: vars(counted)}
 
 
 def _lists(numbered: Numbered, reading: Reading) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 import array
 import collections
 import dataclasses
+import itertools
 import json
 import pickle
 import tempfile
@@ -218,8 +219,10 @@ def ingest(
     folder, scratch, size = target
     files, done, counted = shards.Files(scratch, size), list[tuple[str, shards.File]](), list[Any]()
     letters, here = stores.join(scratch, "bad"), None if stores.is_remote(scratch) else scratch
+    read = reading.rows if reading.is_grouped else reading.lists
+    units = itertools.chain.from_iterable(map(read, parts))
     with stores.opened(letters, "wb") as bad, tempfile.TemporaryDirectory(dir=here) as pieces:
-        for name, value in _read(reading, parts, pieces):
+        for name, value in grouped(units, reading.layout, pieces) if reading.is_grouped else units:
             if name == "bad":
                 bad.write(json.dumps(vars(value)).encode() + b"\n")
             elif name == "lists":
@@ -243,16 +246,6 @@ def ingest(
         "repeated": [runners.total(findings.Repeated(), x) for x in queries.values()],
     }
     return lambda name: _lines(letters) if name == "bad" else iter(results[name])
-
-
-def _read(reading: Reading, parts: Iterable[Numbered], pieces: str) -> Iterator[tuple[str, Any]]:
-    """As `Reading.lists` of all parts, grouped if they must be."""
-    if reading.is_grouped:
-        units = (unit for part in parts for unit in reading.rows(part))
-        yield from grouped(units, reading.layout, pieces)
-    else:
-        for part in parts:
-            yield from reading.lists(part)
 
 
 def _lines(path: str) -> Iterator[Any]:

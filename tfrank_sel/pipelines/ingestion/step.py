@@ -1,6 +1,7 @@
 """The step `ingest`: the files of a job, or synthetic data, become records."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfrank_sel.data import letor, stores, synthetic
 from tfrank_sel.data.formats import Schema
@@ -9,31 +10,24 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import clicks, findings
 from tfrank_sel.pipelines.ingestion.ingest import ingest as convert, summary
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Job, Source
-from tfrank_sel.pipelines.ingestion.stored_lists import Earlier
-from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.refusals import received
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
 SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
 
 
-def ingest(
-    job: Job,
-    progress: Progress,
-    folder: Path,
-    *,
-    earlier: Earlier | None,
-    options: Options,
-) -> None:
+def ingest(run: "Run", folder: Path) -> None:
     """Converts files to records: `records/`, `ingest.json`, `layout.json`, `dead_letters.jsonl`.
 
     Args:
-        job: The job; its store gets the records if it has one.
-        progress: Progress display.
+        run: The run; its store gets the records if it has one. The records of the run that it
+            continues are linked to `earlier/`.
         folder: Folder to write to.
-        earlier: The run that this one continues; its records are linked to `earlier/`.
-        options: Options of Beam; None for this process.
     """
+    job, progress, earlier = run.job, run.progress, run.earlier
     training, mirror = job.configuration.training, job.mirror
     inputs = job.inputs or synthesise(folder / "synthetic", training.seed, progress)
     rejected = None
@@ -51,13 +45,13 @@ def ingest(
         step.doing(f"{len(inputs.sources)} files")
         step.reads(source.path for source in inputs.sources)
         mirror.drop("ingest")
-        place = folder if mirror.url is None else stores.join(mirror.url, "ingest")
+        place = stores.join(mirror.url, "ingest") if mirror.url else folder
         ingested = convert(
             inputs,
             layout,
             folder,
             records=str(stores.join(place, "records")),
-            options=options,
+            options=run.options,
             shard_bytes=job.configuration.beam.shard_bytes,
         )
         count = sum(getattr(feature, "size", 1) for feature in layout.features.values())

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -16,32 +16,23 @@ from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror, near
-from tfrank_sel.pipelines.runners import Options
 
 BATCH = 64
 _OCTETS = 1 << 22  # of records that are summed at once
 SLOTS = 20_000  # items of a sample, with padding
 
+Tensors: TypeAlias = dict[str, tf.Tensor]  # by name
 # Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
-Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
+Scorer: TypeAlias = Callable[[Tensors], tf.Tensor]
 # Maps serialized lists and their parsed inputs to scores `[batch_size, list_size]`; it is sent to
 # workers, too.
-Ranking: TypeAlias = Callable[[tf.Tensor, dict[str, tf.Tensor]], np.ndarray]
-
-
-def records(shard: str) -> Iterator[bytes]:
-    """Reads a TFRecord file, compressed if its name ends in `.gz`; a URL is copied to the cache."""
-    yield from _dataset(shard).as_numpy_iterator()
+Ranking: TypeAlias = Callable[[tf.Tensor, Tensors], np.ndarray]
 
 
 def _dataset(shard: str) -> tf.data.Dataset:
+    """The records of a file, compressed if its name ends in `.gz`; a URL is copied to the cache."""
     compression = "GZIP" if shard.endswith(".gz") else ""
     return tf.data.TFRecordDataset(stores.near(shard), compression)
-
-
-def files(shard: str) -> list[str]:
-    """Returns the files of a path or pattern."""
-    return [shard] if stores.is_file(shard) else stores.glob(shard)
 
 
 def serialize(
@@ -97,7 +88,7 @@ def context(
     return {name: x.numpy() for name, x in tf.io.parse_example(serialized, features).items()}
 
 
-def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
+def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> Tensors:
     """Returns the inputs of a list scorer from parsed records: features, texts if any, and mask."""
     return {name: parsed[name] for name in inputs_spec(spec)}
 
@@ -139,9 +130,8 @@ def items(serialized: Sequence[bytes], spec: data.FeatureSpec) -> Lists:
 
 def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
     """Reads records of files, and patterns of them, 64 at a time, in the order of the files."""
-    for shard in shards:  # the next file is copied after this one has been read
-        for file in files(shard):
-            yield from _dataset(file).batch(BATCH)
+    for file in runners.files(shards):  # the next file is copied after this one has been read
+        yield from _dataset(file).batch(BATCH)
 
 
 def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:
@@ -156,32 +146,6 @@ def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:
             block, size = [], 0
     if block:
         yield block
-
-
-def totals(
-    shards: Mapping[str, Sequence[str]],
-    combiner: runners.Combiner,
-    described: Callable[[Any], Any],
-    scratch: str | Path,
-    options: Options,
-) -> dict[str, Any]:
-    """Combines the records of each split, in `blocks`.
-
-    Args:
-        shards: TFRecord files, and patterns of them, of each split.
-        combiner: Combines lists of serialized records.
-        described: Returns the value of a split as JSON-ready values.
-        scratch: Temporary folder or URL that all workers can write to.
-        options: Options of Beam; None for this process.
-
-    Returns:
-        The described value of each split.
-    """
-    if options is not None:
-        from tfrank_sel.pipelines.ingestion import parallel
-
-        return parallel.totals(shards, combiner, described, scratch, options)
-    return {x: described(runners.total(combiner, blocks(y))) for x, y in shards.items()}
 
 
 def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:
@@ -211,7 +175,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
             )
 
 
-def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
+def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> Tensors:
     """Returns one list as the inputs of a list scorer."""
     inputs = {
         spec.features: tf.constant(item_list.features[None]),
@@ -268,7 +232,7 @@ class Earlier:
     def of(cls, run: str, memory: int | None) -> Self:
         """Returns the run of a path or URL."""
         mirror = Mirror.of(run)
-        return cls(near(run), str(mirror.url or mirror.path), memory)
+        return cls(near(run), mirror.url or str(mirror.path), memory)
 
     def records(self) -> Sequence[str]:
         """Folders or URLs of the records of each increment to keep."""
@@ -312,7 +276,7 @@ class StoredLists(Protocol):
     @property
     def inputs(self) -> Mapping[str, tf.TensorSpec]: ...
 
-    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
@@ -344,7 +308,7 @@ class PackedLists:
         parsed = (packed.parse(x, self.spec) for x in serialized_batches(self.shards))
         return any(bool(tf.reduce_any(x[self.spec.label] <= 0.0)) for x in parsed)
 
-    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """Returns features and mask by name, and the labels, as `StoredLists.parse`."""
         parsed = packed.parse(serialized, self.spec)
         return inputs(parsed, self.spec), parsed[self.spec.label]

@@ -104,7 +104,14 @@ def _candidate(
         make_model = MODELS.get(model.class_)
         if make_model is None:
             make_model = imported(model.class_, "model.class")
-            _check_signature(make_model, arguments, model.class_)
+            try:
+                inspect.signature(make_model).bind(None, None, **arguments)
+            except TypeError as error:
+                parameters = ", ".join(["preparation", "settings", *arguments])
+                reason = f"must name a function of ({parameters})"
+                raise ConfigurationError(
+                    "model.class", received(reason, f"{model.class_!r}, {error}")
+                ) from error
         losses = [loss(table, x, scores) for table, x in zip(tables, keys, strict=True)]
         for made, x in zip(losses, keys, strict=True):
             if configuration.training.workers > 1 and made.reduction not in MEANS:
@@ -134,15 +141,6 @@ def _scores(configuration: Configuration, labels: np.ndarray | None) -> Mapping[
     return {"scores": labels, "share": region, "at": gain}
 
 
-def _check_signature(make_model: Any, arguments: Mapping[str, Any], name: str) -> None:
-    try:
-        inspect.signature(make_model).bind(None, None, **arguments)
-    except TypeError as error:
-        parameters = ", ".join(["preparation", "settings", *arguments])
-        reason = received(f"must name a function of ({parameters})", f"{name!r}, {error}")
-        raise ConfigurationError("model.class", reason) from error
-
-
 def _trees(configuration: Configuration) -> Trees | None:
     table = configuration.model.trees
     if table == "auto":
@@ -158,15 +156,15 @@ def _trees(configuration: Configuration) -> Trees | None:
         try:
             if "loss" not in table:
                 return Trees(parameters=parameters)
-            return Trees([_loss_of_trees(x) for x in table["loss"]], parameters)
+            losses = [
+                LAMBDARANK if x == {"class": LAMBDARANK} else loss(x, "model.trees.loss")
+                for x in table["loss"]
+            ]
+            return Trees(losses, parameters)
         except ConfigurationError:
             raise
         except (ImportError, TypeError, ValueError) as error:
             raise ConfigurationError("model.trees:", f"{error}") from error
-
-
-def _loss_of_trees(table: Mapping[str, Any]) -> keras.losses.Loss | str:
-    return LAMBDARANK if table == {"class": LAMBDARANK} else loss(table, "model.trees.loss")
 
 
 def import_modules(configuration: Configuration) -> None:
@@ -223,7 +221,10 @@ def loss(
         designed: Design = _made(table, key, _ours(), Design, scores)
         return designed.loss
     if scores is not None and table.get("lower") == "region":
-        table = {**table, "lower": _begin(**scores)}
+        begin = scores.get("at", 0.0)
+        if scores and "at" not in scores:
+            begin = threshold(scores["scores"], scores["share"])
+        table = {**table, "lower": begin}
     made = _made(table, key, _ours(), keras.losses.Loss)
     if scores is not None:
         if getattr(made, "min_label", -math.inf) > -math.inf:
@@ -237,13 +238,6 @@ def loss(
             'are scores, {class = "Identity"}. Received: no `label_map`',
         )
     return made
-
-
-def _begin(scores: np.ndarray | None = None, share: float = 0.1, at: float | None = None) -> float:
-    """The score at which the region begins, if labels are known."""
-    if at is not None or scores is None:
-        return at or 0.0
-    return threshold(scores, share)
 
 
 def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:

@@ -1,6 +1,6 @@
 """Preparation of features from statistics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -34,13 +34,14 @@ def prepared(
             no value reaches the minimum count.
     """
     old = (before and before.vocabularies) or {}
-    vocabularies = {
-        name: _grown(old[name], feature, train.texts[name])
-        if name in old
-        else _vocabulary(name, feature, train.texts[name])
-        for name, feature in layout.features.items()
-        if isinstance(feature, Category)
-    }
+    vocabularies = {}
+    for name, feature in layout.features.items():
+        if isinstance(feature, Category) and name in old:
+            words = summary.vocabulary(train.texts[name], feature)
+            new = [value for value in words if value not in {*old[name]}]
+            vocabularies[name] = [*old[name], *new[: max(0, feature.max_size - len(old[name]))]]
+        elif isinstance(feature, Category):
+            vocabularies[name] = _vocabulary(name, feature, train.texts[name])
     measures = {name: np.array(values) for name, values in train.features.items()}
     missing = dict(zip(train.names, measures["missing"], strict=True))
     mean = measures["compressed_mean"]
@@ -58,11 +59,6 @@ def prepared(
             if any(missing[x] or name in missing_before for x in feature.columns(name))
         ],
     )
-
-
-def _grown(before: Sequence[str], feature: Category, counts: Mapping[str, int]) -> list[str]:
-    new = [value for value in summary.vocabulary(counts, feature) if value not in {*before}]
-    return [*before, *new[: max(0, feature.max_size - len(before))]]
 
 
 def _vocabulary(name: str, feature: Category, counts: Mapping[str, int]) -> list[str]:

@@ -1,22 +1,20 @@
 """The step `train`: the candidate and the baseline, on lists that are prepared once."""
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import keras
 
 from tfrank_sel import models
 from tfrank_sel.commandline import told
 from tfrank_sel.data.rejections import InputError
-from tfrank_sel.distribution import Group
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration.training import Settings
-from tfrank_sel.pipelines.console import Progress, interrupts
+from tfrank_sel.pipelines.console import interrupts
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Earlier
 from tfrank_sel.pipelines.learning import instantiate, preparation, workers
 from tfrank_sel.refusals import received
@@ -28,6 +26,9 @@ from tfrank_sel.training.lists import PreparedLists
 from tfrank_sel.training.settings import MANY, patience
 from tfrank_sel.training.trees import TreesError
 
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
+
 LARGE = 10_000  # training lists, whose first results take minutes
 PROVISIONAL = {"train": 2_000, "validation": 1_000}  # lists
 
@@ -37,29 +38,40 @@ class Training:
     """The training of candidates by all workers of a run.
 
     Args:
-        job: The job.
-        progress: Progress display.
+        run: The run, whose workers train together.
         folder: Folder to write to: `NAME.keras`, `training.json` and `logs/`.
         candidates: The candidates by name: `ours` and, if there is one, `baseline`.
         splits: The splits.
         settings: Settings of training.
         earlier: The run that this one continues.
-        group: The workers.
         note: Text before each printed result.
     """
 
-    job: Job
-    progress: Progress
+    run: "Run"
     folder: Path
     _: dataclasses.KW_ONLY
     candidates: Mapping[str, Candidate]
     splits: Mapping[str, DataSplit]
     settings: Settings
     earlier: Earlier | None
-    group: Group
     note: str = ""
 
-    def run(self) -> None:
+    @classmethod
+    def of(cls, run: "Run", folder: Path) -> Self:
+        """Returns the training of a run; candidates of scores read the labels."""
+        candidates = run.candidates
+        if run.configuration.training.region is not None:
+            candidates = instantiate.named_candidates(run.configuration, run.labels)
+        return cls(
+            run,
+            folder,
+            candidates=candidates,
+            splits=run.splits,
+            settings=run.settings,
+            earlier=run.earlier,
+        )
+
+    def run_as_chief(self) -> None:
         """Trains the candidates, as the chief of the workers, and writes them.
 
         Raises:
@@ -67,11 +79,11 @@ class Training:
                 the earlier run does not fit, or a worker is lost.
         """
         self._check_losses()
-        with workers.watched(self.job.place):
-            if self.group.size == 1 and not (self.folder / "backup").exists():
+        with workers.watched(self.run.job.place):
+            if self.run.group.size == 1 and not (self.folder / "backup").exists():
                 self._provisional()
             self._tell_patience()
-            self.group.wait()
+            self.run.group.wait()
             trained = self.together()
         for name, fitted in trained.items():
             fitted.model.save(self.folder / f"{name}.keras")
@@ -88,11 +100,11 @@ class Training:
         trained: dict[str, Trained] = {}
         place, logs = self.folder / "prepared", self.folder / "logs"
         with PreparedLists(
-            train.batches(), held_out.batches(), self.settings, place, self.group
+            train.batches(), held_out.batches(), self.settings, place, self.run.group
         ) as lists:
             for name, candidate in self.candidates.items():
                 with (
-                    self.progress.step(f"training {name}") as step,
+                    self.run.progress.step(f"training {name}") as step,
                     interrupts.deferred(),
                     told(step.tell),
                 ):
@@ -100,16 +112,15 @@ class Training:
                         on_epoch=step.epoch,
                         on_step=interrupts.check,
                         optimizer=instantiate.optimizer,
-                        logs=logs / name if self.group.is_chief else None,
+                        logs=logs / name if self.run.group.is_chief else None,
                         backup=self.folder / "backup" / name,
-                        on_backup=self.job.mirror.sender("train", "backup"),
+                        on_backup=self.run.job.mirror.sender("train", "backup"),
                     )
                     try:
                         fitted = fitting.train(
                             candidate,
                             prepared,
                             lists,
-                            self.settings,
                             hooks,
                             before=list(trained.values()),
                             start=start if name == "ours" else None,
@@ -128,7 +139,7 @@ class Training:
     def _provisional(self) -> None:
         """Trains trees, and a network for one epoch, on some of many lists, for a first result."""
         lists, ours = self.splits["train"].statistics.lists, self.candidates["ours"]
-        if lists < LARGE or self.progress.console.quiet:
+        if lists < LARGE or self.run.progress.console.quiet:
             return
         folder, trees = self.folder / "provisional", ours.trees
         first = dataclasses.replace(
@@ -155,7 +166,7 @@ class Training:
         lists, given = self.splits["train"].statistics.lists, self.settings.patience
         if (epochs := patience(self.settings, lists)) < given:
             told = f"{epochs} epochs of {lists} lists without improvement end a training"
-            self.progress.note(f"{told} (training.patience: {given} of at most {MANY})")
+            self.run.progress.note(f"{told} (training.patience: {given} of at most {MANY})")
 
     def _check_losses(self) -> None:
         """Raises an error before training if a loss cannot be computed for the labels."""
@@ -169,7 +180,7 @@ class Training:
 
 def read(folder: Path, candidates: Mapping[str, Candidate]) -> dict[str, Trained]:
     """Reads the trained candidates, after the user's modules with their classes are imported."""
-    figures = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    figures = folders.read_json(folder / "training.json")
     return {
         name: Trained(
             candidate,

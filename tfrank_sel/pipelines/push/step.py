@@ -3,32 +3,28 @@
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import tensorflow as tf
 
 from tfrank_sel import kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.releases import KIND, Releases
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.analysis.gates import Anomaly
-from tfrank_sel.pipelines.analysis.statistics import DataSplit
+from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.configuration.sections import Serving
-from tfrank_sel.pipelines.configuration.training import Settings
-from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
-from tfrank_sel.pipelines.ingestion.inputs import Job
-from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
-from tfrank_sel.pipelines.runners import Options
+from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, Tensors
 from tfrank_sel.refusals import received
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.run.results import Run
 
 TOP = 10
 _TRIED = 200  # number of lists for timing
@@ -79,9 +75,7 @@ class Pushed:
         yield self.saved_model or "not published"
 
 
-def side_by_side(
-    ours: Scorer, champion: Scorer | None, lists: Iterable[dict[str, tf.Tensor]]
-) -> dict[str, Any]:
+def side_by_side(ours: Scorer, champion: Scorer | None, lists: Iterable[Tensors]) -> dict[str, Any]:
     """Measures the latency of two models, and the agreement of their first items.
 
     Args:
@@ -117,46 +111,29 @@ def side_by_side(
     return {**figures, "top_10_agreement": float(np.mean(agreements))} if champion else figures
 
 
-def push(
-    job: Job,
-    progress: Progress,
-    folder: Path,
-    *,
-    ours: RecordScorer,
-    test: DataSplit,
-    comparison: Evaluation,
-    leaks: Sequence[Anomaly],
-    digest: str,
-    before: Pushed | None,
-    settings: Settings,
-    options: Options,
-) -> None:
+def push(run: "Run", folder: Path) -> None:
     """Compares the exported model with the served one, and publishes it if it passes.
 
     Args:
-        job: The job.
-        progress: Progress display.
+        run: The run, whose model is exported.
         folder: Folder to write to: `blessing.json` and `pushed.json`.
-        ours: The exported model.
-        test: The test split.
-        comparison: The evaluation of the model.
-        leaks: Features of the training split that leak the label.
-        digest: Digest of its export.
-        before: The outcome of an earlier push of the run.
-        settings: Settings of training, with seed and gain.
-        options: Options of Beam; None for this process.
     """
-    configuration, saved_model = job.configuration, Path(ours.folder)
+    configuration, job, test = run.configuration, run.job, run.splits["test"]
+    ours, before, digest = run.exported, run.pushed, run.written["export"].digest
+    saved_model = Path(ours.folder)
+    leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
     serving, chosen = configuration.serving, configuration.blessing.champion
     releases = Releases(job.served, serving.model_name)
-    with progress.step("push") as step:
+    with run.progress.step("push") as step:
         published = _published(saved_model, digest, job.served, before, serving)
         served = releases.served() if chosen is None else chosen or None
         damaged = None
         if before is not None and published is None and _is_of(saved_model, before.saved_model):
             damaged = before.saved_model
             step.tell(f"{damaged} was damaged: the model is published again")
-        champion = None if served in (published, damaged) else _checked(served)
+        champion = None if served in (published, damaged) else served
+        if champion is not None:
+            _check_published(champion)
         theirs = None if champion is None else RecordScorer(champion, test.layout.features)
         lists = stored_lists.lists(test.shards, test.spec)
         one_by_one = (stored_lists.batch_of(item_list, test.spec) for item_list in lists)
@@ -168,14 +145,14 @@ def push(
                 theirs,
                 test,
                 str(folder),
-                seed=settings.seed,
+                seed=run.settings.seed,
                 against="champion",
-                gain=settings.gain,
+                gain=run.settings.gain,
                 has_irrelevant=test.has_irrelevant or configuration.blessing.metric == "MRR",
-                pipeline=runners.pipeline(options),
+                pipeline=runners.pipeline(run.options),
             )
         blessed = blessing.bless(
-            comparison,
+            run.evaluation,
             configuration.blessing,
             champion=judged,
             milliseconds=compared["milliseconds"]["ours"]["p99"],
@@ -219,12 +196,10 @@ def _is_of(saved_model: Path, version: str | None) -> bool:
     return is_listed or stores.difference(version, saved_model) == place
 
 
-def _checked(champion: str | None) -> str | None:
+def _check_published(champion: str) -> None:
     """Checks that a served version is as it was published."""
-    if champion is not None:
-        try:
-            kept.check(Path(stores.near_folder(champion)), KIND)
-        except (OSError, ValueError) as error:
-            reason = received("expected a SavedModel as it was published", error)
-            raise InputError(champion, reason) from error
-    return champion
+    try:
+        kept.check(Path(stores.near_folder(champion)), KIND)
+    except (OSError, ValueError) as error:
+        reason = received("expected a SavedModel as it was published", error)
+        raise InputError(champion, reason) from error

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tfrank_sel import kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import TableReader
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion.inputs import POSITIONS
 from tfrank_sel.pipelines.reporting import pages
 from tfrank_sel.refusals import received
@@ -57,7 +57,10 @@ def facts(run: "Run") -> dict[str, Any]:
         "metrics": {name: dataclasses.asdict(x) for name, x in evaluation.overall.items()},
         "metric": metric,
         "slices": {
-            name: dataclasses.asdict(slices[name]) for name in sorted(slices, key=_by(slices))
+            name: dataclasses.asdict(x)
+            for name, x in sorted(
+                slices.items(), key=lambda x: (x[1].ours - x[1].baseline, x[1].ours)
+            )
         },
         "warnings": [x for x in (ceiling(evaluation, metric),) if x] + warnings(run),
         "anomalies": [
@@ -87,11 +90,6 @@ def text(values: Mapping[str, Any]) -> str:
         values: Result of `facts`.
     """
     return pages.render("card.md.jinja", **values, most=MOST)
-
-
-def _by(slices: Mapping[str, MetricComparison]) -> Any:
-    """The key that sorts slices, the worst difference first."""
-    return lambda name: (slices[name].ours - slices[name].baseline, slices[name].ours)
 
 
 def _described(config: Mapping[str, Any]) -> str:
@@ -146,7 +144,7 @@ def anomalies(run: "Run") -> list[dict[str, Any]]:
     """
     by_rule: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for path in sorted((run.output / "analyze" / "anomalies").glob("*.json")):
-        for x in json.loads(path.read_text(encoding="utf-8")):
+        for x in folders.read_json(path):
             by_rule.setdefault((path.stem, x["rule"], x["action"]), []).append(x)
 
     def width(x: dict[str, Any]) -> tuple[float, int]:

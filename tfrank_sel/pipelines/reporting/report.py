@@ -1,7 +1,6 @@
 """Report of a run: a single self-contained page."""
 
 import collections
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
 from tfrank_sel.pipelines.configuration import Configuration, load
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.evaluation import inspection
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
+from tfrank_sel.pipelines.evaluation.evaluation import Comparisons, Evaluation
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES
@@ -49,7 +48,7 @@ def write(run: "Run", mark: str) -> Path:
     trained, splits, models = run.trained, run.splits, run.scorers
     test, training = splits["test"], splits["train"].statistics
     measured, told = run.evaluation, card.facts(run)
-    judged = json.loads((run.output / "push" / "blessing.json").read_text(encoding="utf-8"))
+    judged = folders.read_json(run.output / "push" / "blessing.json")
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
     curves = {name: x.first(test.longest) for name, x in sorted(measured.curves.items())}
     sample = test.sample()
@@ -113,7 +112,7 @@ def write(run: "Run", mark: str) -> Path:
     return path
 
 
-def _slices(evaluation: Evaluation) -> dict[str, Mapping[str, MetricComparison]]:
+def _slices(evaluation: Evaluation) -> dict[str, Comparisons]:
     """The slices of some of the queries, and of more than one."""
     total = evaluation.overall["NDCG@10"].queries
     return {

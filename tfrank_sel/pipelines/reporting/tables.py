@@ -1,12 +1,10 @@
 """Tables of a run on a console."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
 
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
-from tfrank_sel.training.fitting import Trained
+from tfrank_sel.pipelines.evaluation.evaluation import Comparisons, Evaluation, MetricComparison
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -15,45 +13,34 @@ if TYPE_CHECKING:
 def tables(run: "Run") -> list[Table]:
     """Returns the tables of a finished run."""
     metric = run.configuration.blessing.metric
+    seconds = Table("step", "seconds")
+    for name, value in (*run.seconds.items(), ("in all", sum(run.seconds.values()))):
+        seconds.add_row(name, f"{value:.1f}")
+    loss = Column("loss", no_wrap=True)  # others give way on a narrow terminal
+    speed = Table("training", loss, "epochs, trees", "adds", "ms per step", "lists/s")
+    for name, trained in run.trained.items():
+        for fit in trained.fits:
+            speed.add_row(
+                name,
+                fit.loss,
+                str(fit.epochs),
+                "" if fit.adds is None else f"{fit.adds:+.4f}",
+                f"{1000 * fit.seconds_per_step:.2f}",
+                f"{fit.lists_per_second:,.0f}",
+            )
     return [
-        _seconds(run.seconds),
-        _speed(run.trained),
+        seconds,
+        speed,
         slices_table(run.evaluation, metric),
         comparison_table(run.evaluation.overall, run.evaluation.against),
     ]
 
 
-def comparison_table(
-    comparisons: Mapping[str, MetricComparison], against: str, ours: str = "ours"
-) -> Table:
+def comparison_table(comparisons: Comparisons, against: str, ours: str = "ours") -> Table:
     """Returns the table of metrics: baseline, ours, and the interval of the difference."""
     table = Table("metric", against, ours, f"{ours} - {against} (95 % interval)")
     for name, value in comparisons.items():
         table.add_row(name, *_cells(value))
-    return table
-
-
-def _speed(trained: Mapping[str, Trained]) -> Table:
-    """Returns the table of training speed."""
-    loss = Column("loss", no_wrap=True)  # others give way on a narrow terminal
-    table = Table("training", loss, "epochs, trees", "adds", "ms per step", "lists/s")
-    for name, fit in ((name, fit) for name, model in trained.items() for fit in model.fits):
-        table.add_row(
-            name,
-            fit.loss,
-            str(fit.epochs),
-            "" if fit.adds is None else f"{fit.adds:+.4f}",
-            f"{1000 * fit.seconds_per_step:.2f}",
-            f"{fit.lists_per_second:,.0f}",
-        )
-    return table
-
-
-def _seconds(seconds: Mapping[str, float]) -> Table:
-    """Returns the table of durations."""
-    table = Table("step", "seconds")
-    for name, value in (*seconds.items(), ("in all", sum(seconds.values()))):
-        table.add_row(name, f"{value:.1f}")
     return table
 
 

@@ -14,6 +14,7 @@ from tfrank_sel.pipelines.configuration.section import joined
 from tfrank_sel.pipelines.evaluation.evaluation import (
     ERROR,
     PER_SESSION,
+    Comparisons,
     Evaluation,
     MetricComparison,
 )
@@ -134,7 +135,7 @@ def _beaten(evaluation: Evaluation, metric: str) -> str:
     return better[name].told(metric, name)
 
 
-def _beside(evaluation: Evaluation) -> dict[str, Mapping[str, MetricComparison]]:
+def _beside(evaluation: Evaluation) -> dict[str, Comparisons]:
     """What the headline does not tell: the slices of some queries, and all if it is of clicks."""
     all_ = max((x.queries for x in evaluation.overall.values()), default=0)
     is_told = PER_SESSION not in evaluation.clicks

@@ -17,7 +17,7 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run.plan import Plan, is_reported, is_tracked, mark, state
-from tfrank_sel.pipelines.run.steps import STEPS, durations, training
+from tfrank_sel.pipelines.run.steps import STEPS, durations
 from tfrank_sel.refusals import received
 from tfrank_sel.terminal import Terminal
 
@@ -158,6 +158,7 @@ def assist(configuration: Configuration, output: str, *, force: str | None = Non
     """
     with quiet():
         from tfrank_sel.pipelines.learning import workers
+        from tfrank_sel.pipelines.learning.step import Training
         from tfrank_sel.pipelines.run.results import Run
 
     cluster = workers.cluster(configuration)
@@ -171,7 +172,7 @@ def assist(configuration: Configuration, output: str, *, force: str | None = Non
         result = Run(job, Progress(Terminal(quiet=True)))
         with workers.watched(job.place):
             result.group.wait()  # for the steps before
-            training(result, folders.partial(job.path, "train")).together()
+            Training.of(result, folders.partial(job.path, "train")).together()
     return True
 
 

@@ -108,7 +108,7 @@ class Plan:
                 yield cls.of(job, force)
             finally:
                 if not any((job.path / step).exists() for step in STEPS):
-                    folders.clear(job.path)
+                    (job.path / folders.CONFIGURATION).unlink(missing_ok=True)
 
     @property
     def stale(self) -> dict[str, str]:

@@ -63,19 +63,15 @@ def runs(folder: Path) -> Iterator[Path]:
 def summary(folder: Path) -> RunSummary:
     """Returns the summary of a run from its folder."""
     try:
-        return _summary(folder)
+        written = manifests.written(folder, STEPS)
+        for step in ("train", "evaluate", "push"):
+            if step in written:
+                written[step].check()
+        training = _read(folder / "train" / "training.json")
+        metrics = _read(folder / "evaluate" / "metrics.json")
+        pushed = _read(folder / "push" / "pushed.json") or {}
     except InputError as error:
         return RunSummary(folder, damage=str(error))
-
-
-def _summary(folder: Path) -> RunSummary:
-    written = manifests.written(folder, STEPS)
-    for step in ("train", "evaluate", "push"):
-        if step in written:
-            written[step].check()
-    training = _read(folder / "train" / "training.json")
-    metrics = _read(folder / "evaluate" / "metrics.json")
-    pushed = _read(folder / "push" / "pushed.json") or {}
     published = pushed.get("saved_model")
     return RunSummary(
         folder,

@@ -1,7 +1,6 @@
 """A run: its configuration, and the results of its steps."""
 
 import functools
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -155,9 +154,7 @@ class Run:
     @functools.cached_property
     def evaluation(self) -> Evaluation:
         """Our model against the baseline on the test split."""
-        return Evaluation.of(
-            json.loads((self.output / "evaluate" / "metrics.json").read_text(encoding="utf-8"))
-        )
+        return Evaluation.of(folders.read_json(self.output / "evaluate" / "metrics.json"))
 
     @property
     def pushed(self) -> Pushed | None:

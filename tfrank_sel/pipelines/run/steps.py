@@ -19,7 +19,6 @@ from tfrank_sel.pipelines.configuration.training import FUNCTION
 from tfrank_sel.pipelines.files import folders
 
 if TYPE_CHECKING:
-    from tfrank_sel.pipelines.learning.step import Training
     from tfrank_sel.pipelines.run.results import Run
 
 
@@ -56,7 +55,7 @@ class RunStep:
 def _ingest(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.ingestion.step import ingest
 
-    ingest(run.job, run.progress, folder, earlier=run.earlier, options=run.options)
+    ingest(run, folder)
 
 
 def _ingested(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
@@ -72,15 +71,7 @@ def _ingested(configuration: Configuration, sources: Sequence[str]) -> Iterator[
 def _analyze(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.analysis.step import analyze
 
-    analyze(
-        run.job,
-        run.progress,
-        folder,
-        records=run.records,
-        earlier=run.earlier,
-        curated=run.curated,
-        options=run.options,
-    )
+    analyze(run, folder)
 
 
 def _analyzed(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
@@ -91,24 +82,10 @@ def _analyzed(configuration: Configuration, sources: Sequence[str]) -> Iterator[
         yield data.schema_
 
 
-def training(run: "Run", folder: Path) -> "Training":
-    """Returns the training of a run, which all of its workers do together."""
-    from tfrank_sel.pipelines.learning import instantiate
+def _train(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.learning.step import Training
 
-    candidates = run.candidates
-    if run.configuration.training.region is not None:
-        candidates = instantiate.named_candidates(run.configuration, run.labels)
-    return Training(
-        run.job,
-        run.progress,
-        folder,
-        candidates=candidates,
-        splits=run.splits,
-        settings=run.settings,
-        earlier=run.earlier,
-        group=run.group,
-    )
+    Training.of(run, folder).run_as_chief()
 
 
 def _trained(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
@@ -145,52 +122,19 @@ def _functions(value: Any) -> Iterator[str]:
 def _evaluate(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.evaluation.step import evaluate
 
-    evaluate(
-        run.job,
-        run.progress,
-        folder,
-        scores=run.scorers,
-        splits=run.splits,
-        own=dataclasses.replace(run.splits["test"], shards=run.records.own("test")),
-        settings=run.settings,
-        options=run.options,
-    )
+    evaluate(run, folder)
 
 
 def _export(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.export.step import export
-    from tfrank_sel.pipelines.reporting import card
 
-    run.exported = export(
-        run.job,
-        run.progress,
-        folder,
-        ours=run.trained["ours"],
-        score=run.scorers["ours"],
-        splits=run.splits,
-        evaluation=run.evaluation,
-        facts=card.facts(run),
-    )
-    run.exported.moved(str(run.output / "export" / "saved_model"))
+    export(run, folder)
 
 
 def _push(run: "Run", folder: Path) -> None:
-    from tfrank_sel.pipelines.analysis import leakage
     from tfrank_sel.pipelines.push.step import push
 
-    push(
-        run.job,
-        run.progress,
-        folder,
-        ours=run.exported,
-        test=run.splits["test"],
-        comparison=run.evaluation,
-        leaks=leakage.read(run.output / "analyze" / "anomalies" / "train.json"),
-        digest=run.written["export"].digest,
-        before=run.pushed,
-        settings=run.settings,
-        options=run.options,
-    )
+    push(run, folder)
 
 
 _OF_ANALYSIS = ("data.reference", "data.schema")
@@ -230,7 +174,7 @@ STEPS = {
         RunStep(
             "train",
             "Train the model and the baseline; continues an interrupted training.",
-            lambda run, folder: training(run, folder).run(),
+            _train,
             ("ours.keras", "baseline.keras", "training.json"),
             keys=("modules", "model", "training", "evaluation"),
             after=("ingest",),

@@ -61,7 +61,9 @@ def log(configuration: Configuration, output: Path, state: str) -> str:
 def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
     client = mlflow.MlflowClient(tracking_uri=uri)
     parameters = dict(_flat("", _values(configuration)))
-    experiment = _experiment(client, configuration.tracking.experiment)
+    name = configuration.tracking.experiment
+    known = client.get_experiment_by_name(name)
+    experiment = client.create_experiment(name) if known is None else known.experiment_id
     run = _known(client, output, uri, experiment, parameters)
     if run is None:
         run = client.create_run(experiment, run_name=output.absolute().name).info.run_id
@@ -109,11 +111,6 @@ def _known(
     return None
 
 
-def _experiment(client: mlflow.MlflowClient, name: str) -> str:
-    experiment = client.get_experiment_by_name(name)
-    return client.create_experiment(name) if experiment is None else experiment.experiment_id
-
-
 def _values(configuration: Configuration) -> dict[str, Any]:
     values = without_secrets(configuration.absolute().model_dump(mode="json", by_alias=True))
     return {name: x for name, x in values.items() if name not in ("search", "tracking")}
@@ -137,7 +134,7 @@ def _named(text: str) -> str:
 
 def _metrics(output: Path) -> Iterator[Metric]:
     """The metrics on the test split, at the time of the evaluation."""
-    figures = json.loads((output / "evaluate" / "metrics.json").read_text(encoding="utf-8"))
+    figures = folders.read_json(output / "evaluate" / "metrics.json")
     made = _made(output, "evaluate")
     for name, compared in figures["metrics"].items():
         for kind in ("ours", "baseline", "low", "high"):
@@ -147,7 +144,7 @@ def _metrics(output: Path) -> Iterator[Metric]:
 
 def _epochs(output: Path) -> Iterator[Metric]:
     """Loss and metrics of each epoch, at the time of the training."""
-    figures = json.loads((output / "train" / "training.json").read_text(encoding="utf-8"))
+    figures = folders.read_json(output / "train" / "training.json")
     made = _made(output, "train")
     for name, trained in figures.items():
         for fit in trained["fits"]:
@@ -164,7 +161,7 @@ def _made(output: Path, step: str) -> int:
 
 
 def _tags(output: Path) -> Iterator[RunTag]:
-    pushed = json.loads((output / "push" / "pushed.json").read_text(encoding="utf-8"))
+    pushed = folders.read_json(output / "push" / "pushed.json")
     place = pushed["saved_model"]
     yield RunTag("blessed", json.dumps(pushed["blessed"]))
     yield RunTag("version", "" if place is None else Path(place).name)

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import shutil
 import statistics
 import time
 import warnings
@@ -243,7 +244,7 @@ class Study:
         try:
             value = self._value(trial, console)
         except optuna.TrialPruned:
-            folders.drop_partial(self.folder(trial.number), "train")
+            shutil.rmtree(folders.partial(self.folder(trial.number), "train"), ignore_errors=True)
         except KeyboardInterrupt:
             trial.set_user_attr("kills", kills)
             raise

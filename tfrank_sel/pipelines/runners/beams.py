@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +18,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils import interactive_utils
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.stores import write_text
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.refusals import received, refusal
 
@@ -116,7 +116,10 @@ def gather(values: beam.PCollection, prefix: str | Path) -> None:
     if not stores.is_remote(prefix):
         os.makedirs(os.path.dirname(prefix), exist_ok=True)
     written = values | f"Gather {name}" >> beam.ParDo(_Gather(str(prefix)))
-    written | f"Files of {name}" >> beam.GroupByKey() | f"Name {name}" >> beam.MapTuple(_name)
+    files = written | f"Files of {name}" >> beam.GroupByKey()
+    files | f"Name {name}" >> beam.MapTuple(
+        lambda prefix, paths: stores.write_text(f"{prefix}.json", json.dumps(list(paths)))
+    )
 
 
 def gathered(prefix: str | Path) -> Iterator[Any]:
@@ -125,6 +128,73 @@ def gathered(prefix: str | Path) -> Iterator[Any]:
         for path in json.loads(stores.read_text(f"{prefix}.json")):
             with stores.opened(path) as file:
                 yield from map(json.loads, file)
+
+
+class Read(beam.PTransform):
+    """Reads files, each on one worker.
+
+    Args:
+        paths: The files, and patterns of them.
+        read: As in `runners.totals`.
+    """
+
+    def __init__(self, paths: Sequence[str], read: runners.Reader) -> None:
+        super().__init__()
+        self.paths, self.read = list(paths), read
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        read = self.read
+        files = pipeline | beam.Create(self.paths) | beam.FlatMap(lambda x: runners.files([x]))
+        return files | beam.Reshuffle() | beam.FlatMap(lambda file: read([file]))
+
+
+def totals(
+    parts: Mapping[str, Sequence[str]],
+    read: runners.Reader,
+    combiner: runners.Combiner,
+    described: Callable[[Any], Any],
+    scratch: str | Path,
+    options: PipelineOptions,
+) -> dict[str, Any]:
+    """Returns the value of all that is read of each part, as `runners.totals`."""
+    with stores.scratch(scratch) as folder:
+        with pipeline(options) as root:
+            for name, paths in parts.items():
+                values = (
+                    root
+                    | f"Read {name}" >> Read(paths, read)
+                    | f"Combine {name}" >> beam.CombineGlobally(Combine(combiner))
+                    | f"Describe {name}" >> beam.Map(described)
+                )
+                gather(values, stores.join(folder, name))
+        return {name: next(gathered(stores.join(folder, name))) for name in parts}
+
+
+def totals_by_key(
+    paths: Sequence[str],
+    read: runners.Reader,
+    surveyor: runners.Combiner,
+    task: runners.Task,
+    described: Callable[[str, Any], Any],
+    scratch: str,
+    pipeline: beam.Pipeline,
+) -> list[Any]:
+    """Returns the values of a task by key, as `runners.totals_by_key`."""
+    folder = stores.join(scratch, ".slices")
+    with pipeline as root:
+        # Read twice, because elements that wait for a side input would be kept in memory.
+        surveyed = root | "Read to survey" >> Read(paths, read)
+        survey = surveyed | beam.CombineGlobally(Combine(surveyor))
+        sums = (
+            root
+            | "Read to sum" >> Read(paths, read)
+            | beam.ParDo(Apply(task), beam.pvalue.AsSingleton(survey))
+            | beam.CombinePerKey(Combine(runners.Combiner()))
+        )
+        gather(sums | beam.MapTuple(described), stores.join(folder, "told"))
+    values = list(gathered(stores.join(folder, "told")))
+    stores.drop(folder)
+    return values
 
 
 class Combine(beam.CombineFn):
@@ -187,7 +257,3 @@ class _Gather(beam.DoFn):
         if self.file is not None:
             self.stack.close()
             yield GlobalWindows.windowed_value((self.prefix, self.path))
-
-
-def _name(prefix: str, paths: Iterable[str]) -> None:
-    write_text(f"{prefix}.json", json.dumps(list(paths)))

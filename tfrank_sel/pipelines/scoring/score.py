@@ -32,7 +32,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.shards import Piece, cut
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Tensors
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.pipelines.scoring import rankings
 from tfrank_sel.refusals import received
@@ -258,9 +258,10 @@ def score(
         with progress.step("scoring") as step, folders.room_for(place):
             made = place if stores.is_remote(place) else stores.join(folder, "scores")
             records = folders.shards(stores.join(folder, "records", _SPLIT))
+            pieces = cut(records, lists_per_file)
             todo = {
-                stores.join(made, f"{x}.{format}"): y
-                for x, y in _todo(records, lists_per_file).items()
+                stores.join(made, f"scores-{i:05d}-of-{len(pieces):05d}.{format}"): piece
+                for i, piece in enumerate(pieces)
             }
             left = sorted(todo.keys() - set(stores.find(made)))
             complete = len(todo) - len(left)
@@ -286,20 +287,16 @@ def _finish(folder: str, made: str, output: str) -> None:
     stores.remove(stores.join(folder, STATE))
 
 
-def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
-    """The records of each file, by its name without suffix."""
-    pieces = cut(shards, lists_per_file)
-    return {f"scores-{i:05d}-of-{len(pieces):05d}": piece for i, piece in enumerate(pieces)}
-
-
+@dataclasses.dataclass
 class _Score:
     """Writes pieces of records to files of ranked lists, one path or URL for each piece.
 
     See `runners.Task`.
     """
 
-    def __init__(self, scorer: RecordScorer, spec: data.FeatureSpec, explain: int) -> None:
-        self.scorer, self.spec, self.explain = scorer, spec, explain
+    scorer: RecordScorer
+    spec: data.FeatureSpec
+    explain: int
 
     def setup(self) -> None:
         query = {self.spec.query_id: tf.io.FixedLenFeature([], tf.string)}
@@ -328,7 +325,7 @@ class _Score:
                 write(ranked)
 
     def _contributions(
-        self, inputs: dict[str, tf.Tensor], order: np.ndarray, mask: np.ndarray
+        self, inputs: Tensors, order: np.ndarray, mask: np.ndarray
     ) -> list[str | None]:
         """What puts the first items of lists above the next, for each row of ranked lists."""
         ranks, sizes = np.arange(mask.shape[1]), mask.sum(axis=1, keepdims=True)

@@ -50,7 +50,7 @@ def run_fn(fn_args: FnArgs) -> None:
         preparation = models.Preparation.from_config(hyperparameters["preparation"])
         hooks = Hooks(_log.info, optimizer=instantiate.optimizer, logs=fn_args.model_run_dir)
         try:
-            trained = train(candidate, preparation, prepared, settings, hooks, start=start)
+            trained = train(candidate, preparation, prepared, hooks, start=start)
         except StartError as error:
             raise data.InputError(base, f"a warm start from it is not possible. {error}") from error
     warm_up = sequences.requests(fn_args.eval_files, layout, WARM_UP_LISTS)
