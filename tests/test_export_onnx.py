@@ -182,6 +182,7 @@ def shaken(model, random):
             weight.assign(weight + (noise if "variance" in weight.name else noise - 0.2))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_equal_those_of_the_model(kind, run) -> None:
     random = np.random.default_rng(1)

@@ -39,6 +39,7 @@ def sample() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return random.normal(size=count), labels, weights, random.uniform(0.5, 2.0, len(SIZES))
 
 
+@pytest.mark.sample(3)
 @by_name
 @pytest.mark.parametrize(
     "weighted", ["nothing", "items", pytest.param("lists", marks=pytest.mark.compiled)]

@@ -222,6 +222,7 @@ def test_all_that_is_wrong_with_a_run_is_warned_of(made, page):
     assert f"<p>{most}</p>" in page.read_text()
 
 
+@pytest.mark.long
 def test_nothing_is_warned_of_where_all_of_it_is_put_right(tmp_path):
     files = {}
     for number, split in enumerate(("train", "validation", "test")):
