@@ -155,6 +155,7 @@ def test_workers_share_shuffled_files_whatever_order_each_has(days, count):
     assert max(map(len, parts)) - min(map(len, parts)) <= 20
 
 
+@pytest.mark.long
 def test_files_of_a_store_come_as_those_on_disk(days, tmp_path, monkeypatch):
     pytest.importorskip("fsspec")
     monkeypatch.setenv("TFRANK_SEL_CACHE", str(tmp_path))

@@ -150,7 +150,6 @@ def test_lists_of_every_format_are_read_whole(folder, lists, format):
             np.testing.assert_array_equal(read[order], was[expected])
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("format", [x for x in formats.FORMATS if x != "letor"])
 def test_files_without_labels_are_read_as_lists_of_zeros(folder, tmp_path, lists, format):
     is_table = issubclass(formats.FORMATS[format], formats.TableReader)
