@@ -17,7 +17,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-# no test is about time, a machine may be busy, and examples are those of the last run
+# no test is about time, a machine may be busy, and the examples are the same on all days
 hypothesis.settings.register_profile(
     "busy",
     deadline=None,
