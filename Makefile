@@ -1,9 +1,9 @@
 # `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` times it and
 # its peers; `make check` runs what must hold before a change lands, `make test-all` all tests but
-# `make test-matrix`. `make test-long` runs the long trials, `make test-tfr` the tests of the second
-# stack, `make demo-tfx` and `make test-tfx` are for the TFX pipeline.
-# Each sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for
-# the second and for TFX.
+# `make test-matrix`. `make test-long` runs the long trials and the cases that `make test` leaves
+# out, `make test-tfr` the tests of the second stack, `make demo-tfx` and `make test-tfx` are for the
+# TFX pipeline. Each sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13 for the default
+# stack, 3.11 for the second and for TFX.
 PYTHON ?= python3.11
 # a local TensorFlow has no GPU to greet, and no news to tell
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -16,22 +16,15 @@ TFX_DEMO = runs/demo-tfx
 DATA = --synthetic
 # which tests `make test` runs; TESTS= for all
 TESTS = -m not(long)
-# which of the sampled contracts, also in a run that ends on the next day
-export TFRANK_SEL_DAY := $(or $(TFRANK_SEL_DAY),$(shell date +%F))
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
 BENCHMARK =
 # folders of the public data sets and of results for `make evidence`, and which numbers are made
 EVIDENCE = --data data --results build/evidence
 # what has a target of its own
 ELSEWHERE = --ignore=tests/engines --ignore=tests/kubernetes
-# what compiles most: processes of their own keep each below 2.5 GiB
-FORMULAS = tests/contracts tests/golden tests/links tests/losses tests/metrics tests/objectives tests/ops
-MODELS = $(wildcard tests/clicks tests/data tests/estimator tests/migration tests/models)
-# the others, which wait for servers, stores and processes
-WAITING = -n 3
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
-ALL = lint test ratios test-long test-roads test-wheel test-tfr test-tfx demo-tfx test-engines \
+ALL = lint test ratios test-long test-mutants test-roads test-wheel test-tfr test-tfx demo-tfx test-engines \
 	$(if $(shell command -v go),test-kubernetes)
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
@@ -39,7 +32,7 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-kubernetes \
-	test-long test-matrix test-roads test-tfr test-tfr-sample test-tfx test-tfx-run test-wheel \
+	test-long test-matrix test-mutants test-roads test-tfr test-tfr-sample test-tfx test-tfx-run test-wheel \
 	benchmark evidence ratios lint exports docs serving clean
 
 demo: .venv/installed
@@ -78,15 +71,14 @@ exit $$status
 endef
 
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
-test test-long: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+test test-long test-mutants: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 # each worker has one core: more threads would wait for each other at work
-test test-long: export OMP_NUM_THREADS ?= 1
-test test-long: export OPENBLAS_NUM_THREADS ?= 1
+test test-long test-mutants: export OMP_NUM_THREADS ?= 1
+test test-long test-mutants: export OPENBLAS_NUM_THREADS ?= 1
 test: .venv/installed
-	$(call run_tests,.venv,default,"$(FORMULAS)" "$(MODELS)" \
-		"$(patsubst %,--ignore=%,$(FORMULAS) $(MODELS)) $(ELSEWHERE) $(WAITING)",$(TESTS))
+	$(call run_tests,.venv,default,"$(ELSEWHERE)",$(TESTS))
 
-# the long trials, which `make test` leaves out
+# the long trials and the cases beyond samples, which `make test` leaves out
 test-long: .venv/installed
 	$(call run_tests,.venv,long,"$(ELSEWHERE)",-m long)
 
@@ -95,6 +87,9 @@ test-long: .venv/installed
 test-roads: ROADS ?=
 test-roads: .venv/installed
 	.venv/bin/python tests/roads.py $(ROADS)
+# faults of one expression, each of which a test of `make test` must find
+test-mutants: .venv/installed
+	.venv/bin/python tests/mutants.py
 
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "$(TFR_TESTS)",)

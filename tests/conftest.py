@@ -1,9 +1,9 @@
 """Fixtures for all tests."""
 
 import collections
-import datetime
 import fcntl
 import functools
+import itertools
 import json
 import logging
 import os
@@ -11,15 +11,18 @@ import pathlib
 import random
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import hypothesis
 import pytest
 
-# no test is about time, and a machine may be busy
+# no test is about time, a machine may be busy, and the examples are the same on all days
 hypothesis.settings.register_profile(
-    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "busy",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("busy")
 
@@ -61,14 +64,9 @@ LONG = (
 
 TESTS = pathlib.Path(__file__).parent
 
-# Of how many cases one is in `make test`: of golden vectors, and, by `turns.json`, of contracts of
-# what all formulas, models and formats share. Those of the next day are the next ones, so that as
-# many days have all. A test without cases is in `make test` every so many days: trainings, runs and
-# processes of whose parts other tests are. Each formula is compared with its reference, padded,
-# weighted and saved every day.
-DAY = os.environ.setdefault("TFRANK_SEL_DAY", str(datetime.date.today()))  # also that of workers
+# of how many golden vectors one is in `make test`, as `@pytest.mark.sample` says of other cases
 GOLDEN_SAMPLE = 12
-TURNS: dict[str, int] = json.loads((TESTS / "turns.json").read_text())
+COLLECTED = pytest.StashKey[list[pytest.Item]]()  # before those that a run leaves out go
 
 
 class _OfAutoGraph(logging.Handler):
@@ -99,19 +97,46 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
     return True if leaves_out and is_long(collection_path) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of these files and folders, and most cases of samples, as long."""
-    today, cases = datetime.date.fromisoformat(DAY).toordinal(), collections.Counter[str]()
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks the tests of these files and folders, and the cases beyond samples, as long."""
+    config.stash[COLLECTED] = list(items)
+    tests = collections.defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        sample, place = 1, 0
-        if hasattr(item, "callspec") and is_golden(item.path):
-            sample, place = GOLDEN_SAMPLE, today + zlib.crc32(item.nodeid.encode())
-        elif turns := TURNS.get(getattr(item, "originalname", "")):
-            test = item.nodeid.partition("[")[0]
-            sample, place = turns, today + zlib.crc32(test.encode()) + cases[test]
-            cases[test] += 1
-        if is_long(item.path) or place % sample:
+        if is_long(item.path):
             item.add_marker(pytest.mark.long)
+        if item.get_closest_marker("long") is None:
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        mark = cases[0].get_closest_marker("sample")
+        share = mark.args[0] if mark else GOLDEN_SAMPLE if is_golden(cases[0].path) else 1
+        if share > 1:
+            chosen = sample({case.name: values_of(case) for case in cases}, share)
+            for case in cases:
+                if case.name not in chosen:
+                    case.add_marker(pytest.mark.long)
+
+
+def values_of(case: pytest.Item) -> set[Any]:
+    """The values of the parameters of a case, the pairs of them, and the family in its name."""
+    if not hasattr(case, "callspec"):
+        return set()
+    values = sorted(case.callspec.indices.items())
+    return {case.callspec.id.partition("-")[0], *values, *itertools.combinations(values, 2)}
+
+
+def sample(cases: Mapping[str, set[Any]], share: int) -> set[str]:
+    """Returns one in `share` cases, which meet as many values as they can, on all days the same.
+
+    Each is the one that has most values that none before it has, the first by a hash of its name.
+    """
+    left, chosen = sorted(cases, key=lambda name: zlib.crc32(name.encode())), set[str]()
+    met = set[Any]()
+    while len(chosen) * share < len(cases):
+        best = max(left, key=lambda name: len(cases[name] - met))
+        left.remove(best)
+        chosen.add(best)
+        met |= cases[best]
+    return chosen
 
 
 @pytest.hookimpl(tryfirst=True)

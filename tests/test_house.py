@@ -5,7 +5,6 @@ import collections
 import functools
 import importlib
 import inspect
-import json
 import pathlib
 import re
 import runpy
@@ -19,7 +18,6 @@ import keras
 import pytest
 
 import tfrank_sel
-from tests import mutants
 from tfrank_sel import (
     bounds,
     callbacks,
@@ -406,13 +404,3 @@ def test_dir_of_a_package_shows_no_module_that_it_is_made_of(package: ModuleType
     shown = dir(package)
     exported = re.findall(r"(\w+) as \1\b", inspect.getsource(package))
     assert sorted(shown) == sorted({*exported, *getattr(package, "__all__", [])})
-
-
-def test_each_seeded_fault_has_its_text_and_its_tests() -> None:
-    assert [problem for mutant in mutants.MUTANTS if (problem := mutants._problem(*mutant))] == []
-
-
-def test_each_turn_is_that_of_a_test() -> None:
-    text = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    turns = json.loads((ROOT / "tests" / "turns.json").read_text())
-    assert [name for name in turns if f"def {name}(" not in text] == []

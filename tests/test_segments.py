@@ -23,6 +23,7 @@ def lists() -> list[tuple[np.ndarray, ...]]:
     return picked
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_a_loss_of_segments_is_that_of_their_lists(in_graph: bool) -> None:
     loss = losses.PairwiseLogisticLoss(dtype="float64", reduction="none")

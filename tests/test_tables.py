@@ -185,6 +185,7 @@ BAD = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
 def test_texts_of_requests_are_those_of_read(tmp_path, suffix):
     for name, values in {**PLAIN, **ARRAYS}.items():

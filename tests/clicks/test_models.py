@@ -82,6 +82,7 @@ def log_of(items, clicked):
     return clicks.Log(session * 0, items.ravel(), position, clicked.ravel(), session=session)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("model", clicks.MODELS)
 def test_the_model_of_a_log_is_named_with_the_likelihood_of_its_parameters(model):
     patterns = list(itertools.product((0, 1), repeat=SIZE))
@@ -103,6 +104,7 @@ def test_the_model_of_a_log_is_named_with_the_likelihood_of_its_parameters(model
     assert clicks.estimate(log, resamples=1).method == found[0].model
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("model", clicks.MODELS)
 def test_propensities_are_the_mean_examinations_of_the_simulation(model):
     items, clicked = simulated(model, 12_000)

@@ -66,6 +66,7 @@ def expected(log, **options):
     }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("correction", ["doubly_robust", "pooled"])
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_run_learns_corrected_labels_and_not_the_position(log, tmp_path, suffix, correction):
@@ -276,6 +277,7 @@ def test_the_position_is_no_feature(log, tmp_path):
     assert "clicks.position and features.place must name different columns" in done.stderr
 
 
+@pytest.mark.long
 def test_a_run_judges_its_order_by_the_clicks_of_the_log(tmp_path):
     random = np.random.default_rng(0)
     labels = [random.integers(0, 3, 6).astype(float) for _ in range(150)]

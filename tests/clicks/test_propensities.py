@@ -27,6 +27,7 @@ def simulated(model: str, **options: float) -> tuple[clicks.Log, dict[str, np.nd
     return clicks.Log.of(columns, session="session"), columns
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("model", "method", "within"),
     [("pbm", "all_pairs", 0.03), ("pbm", "pbm", 0.03), ("cascade", "cascade", 0.02)],
@@ -145,6 +146,7 @@ def test_a_simulation_out_of_range_is_refused(wrong):
         synthetic.sessions(LABELS, 10, **wrong)
 
 
+@pytest.mark.long
 def test_intervals_of_sessions_cover_the_truth_for_a_few_queries():
     labels = [np.random.default_rng(i).integers(0, 5, 6).astype(float) for i in range(5)]
     covered = {"session": [], "query": []}

@@ -94,6 +94,7 @@ def lines(log):
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
+@pytest.mark.sample(2)
 def test_a_session_gets_a_team_draft_of_both_versions_which_is_logged(ranker, log):
     for session in ("s1", "s2", "s3", "s1"):
         ranked = ranker.rank(FEATURES, IDS, session=session)
@@ -140,6 +141,7 @@ def test_optimised_lists_and_their_credits_are_those_of_python(base, log):
     assert len({tuple(line["items"]) for line in written}) > 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(  # equal scores of version 2 keep the order
     ("left", "missing", "order"), [([2], 3, IDS), ([2, 3], 4, IDS[::-1])]
 )
@@ -319,6 +321,7 @@ def test_a_bad_start_is_one_line_and_status_2(base, tmp_path):
         assert message in result.stderr
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -82,6 +82,7 @@ DOORS = {
 NO_ID = {"nothing", "NaN"}  # of an item, which lists may lack and clicks may not
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
 @pytest.mark.parametrize("door", DOORS)
 def test_identifiers_are_those_of_read(tmp_path, door, suffix):
@@ -135,6 +136,7 @@ def numbered(command, role, path, folder):
     return invoked(clicks_app, *arguments)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("command", "role"), NUMBERED)
 def test_numbers_widen_or_are_refused_in_one_line(tmp_path, command, role):
     log = clicks.Log(**{x: LOG[x] for x in ("query", "item", "position", "click")})
@@ -165,6 +167,7 @@ def test_a_bad_number_is_told_with_file_row_column_and_value(tmp_path, suffix):
     assert str(error.value) == f"{path}, {told}: "
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
 def test_other_columns_are_features_as_in_the_log(tmp_path, suffix):
     """Of the corrected table of both roads: the same texts, numbers and proposed types."""

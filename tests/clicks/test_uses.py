@@ -13,6 +13,7 @@ from tfrank_sel.data import synthetic
 LABELS = [np.random.default_rng(i).integers(0, 5, 8).astype(float) for i in range(30)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("correction", clicks.CORRECTIONS)
 @pytest.mark.parametrize("model", ["pbm", "trust"])
 def test_corrected_labels_are_the_attractions_of_the_simulation(model, correction):
@@ -32,6 +33,7 @@ def test_corrected_labels_are_the_attractions_of_the_simulation(model, correctio
     assert error < 0.05 < naive_error
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("correction", ["pooled", "doubly_robust"])
 @pytest.mark.parametrize("model", ["cascade", "dcm", "dbn", "ubm"])
 def test_labels_of_sessions_are_of_the_items_that_each_user_examined(model, correction):
@@ -197,6 +199,7 @@ def test_the_value_of_a_new_order_is_that_of_the_simulation(correction):
         clicks.reordered(log, propensities, truth, "pooled")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", ["auto", *clicks.MODELS])
 def test_the_same_order_has_the_same_value_to_the_last_digit(method):
     columns = synthetic.sessions(LABELS, 3000, temperature=1.0, seed=3)

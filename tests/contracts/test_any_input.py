@@ -83,6 +83,7 @@ def arguments(draw: st.DrawFn) -> tuple[Any, Any, Any]:
 ONE_ITEM = np.zeros(3, int), tf.ragged.constant([[0.0]] * 3), np.ones([3, 2])
 
 
+@pytest.mark.sample(3)
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @example(given=ONE_ITEM)
 @given(given=arguments())
@@ -108,6 +109,7 @@ def batch(case: Case) -> tuple[Array, Array]:
     return labels, rng.normal(size=(*shape, *vectors)).round(3)
 
 
+@pytest.mark.sample(3)
 @every_loss
 def test_a_score_that_is_not_finite_makes_the_loss_of_its_list_nan(case: Case) -> None:
     labels, scores = batch(case)

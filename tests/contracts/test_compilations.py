@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 TRAIN = """
 import pathlib
 import sys
@@ -30,6 +32,7 @@ for model, steps in ((plain, 8), (compiled, 2), (compiled, 8)):
 """
 
 
+@pytest.mark.long
 def test_only_the_caller_compiles_and_once_per_shape(tmp_path: pathlib.Path) -> None:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={tmp_path}"
     environment = {**os.environ, "XLA_FLAGS": flags}

@@ -59,6 +59,7 @@ def test_padding_of_items_and_of_subtopics_changes_nothing(case: Case, junk: flo
     np.testing.assert_allclose(padded, values(case, *batch(case)), rtol=1e-12)
 
 
+@pytest.mark.sample(3)
 @every_metric
 def test_ragged_equals_padded(case: Case) -> None:
     labels, scores, weights = lists(case)

@@ -85,6 +85,7 @@ def test_equals_its_reference(case: Case) -> None:
     np.testing.assert_allclose(per_list(case, *batch(case)), expected, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.sample(3)
 @every_class
 def test_ragged_equals_padded(case: Case) -> None:
     labels, scores, weights = (tf.ragged.constant([r.tolist() for r in x]) for x in lists(case))
@@ -118,6 +119,7 @@ def test_padding_changes_nothing(case: Case) -> None:
 
 
 # `tests/contracts/test_modes.py` has one of each class, in every mode
+@pytest.mark.sample(9)
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     "case", [x for x in FORMULAS if x not in one_per_class(FORMULAS)], ids=name_of
@@ -177,6 +179,7 @@ def test_a_saved_formula_is_equal(case: Case) -> None:
     np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
 
 
+@pytest.mark.sample(3)
 @every_loss
 def test_gradient_is_finite_at_extreme_scores(case: Case) -> None:
     labels = np.array([[0.0, 1.0, 2.0, 3.0]] * 3)
@@ -196,6 +199,7 @@ def test_gradient_is_that_of_the_reference_which_holds_a_part(case: Case) -> Non
             np.testing.assert_allclose(grad[i, j], slope, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.sample(4)
 @every_slope
 def test_both_derivatives_equal_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -217,6 +221,7 @@ def test_both_derivatives_equal_finite_differences(case: Case) -> None:
     np.testing.assert_allclose(gradient, (up - down) / (2 * step), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.sample(3)
 @every_class
 def test_any_numeric_dtype_computes_in_float32(case: Case) -> None:
     expected = case.make()([[2.0, 0.0, 1.0]], [[60.0, -1.0, 2.0]])
@@ -226,6 +231,7 @@ def test_any_numeric_dtype_computes_in_float32(case: Case) -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-6, err_msg=dtype)
 
 
+@pytest.mark.sample(3)
 @every_class
 def test_weights_per_list_in_every_shape_agree(case: Case) -> None:
     labels, scores, _ = (x[:, :3] for x in batch(case, seed=1))  # as many lists as items

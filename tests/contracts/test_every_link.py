@@ -93,6 +93,7 @@ def test_gradients_of_the_divergence_are_closed_forms(case: LinkCase) -> None:
     np.testing.assert_allclose(outer.gradient(in_z, s), -link.slope(s), rtol=1e-12)
 
 
+@pytest.mark.sample(3)
 @every_link
 def test_points_near_each_other_keep_their_digits(case: LinkCase) -> None:
     s = np.float32(case.points[case.points != 0.0])
@@ -130,6 +131,7 @@ def test_an_arctan_far_from_its_shift_keeps_its_digits() -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
+@pytest.mark.sample(3)
 @every_link
 @settings(max_examples=6, deadline=None)
 @given(drawn=st.lists(st.tuples(any_score, any_score), min_size=8, max_size=8))

@@ -24,6 +24,7 @@ assert json.loads(json.dumps(again)) == configs
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "imports",
     [
@@ -59,6 +60,7 @@ def test_metrics_have_the_state_that_keras_keeps(case: Case) -> None:
         np.testing.assert_allclose(metric.stateless_result(state), value, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_a_model_of_two_masked_outputs_trains_and_loads(tmp_path: pathlib.Path) -> None:
     inputs = keras.Input([None, 3])
     x = keras.layers.Masking()(inputs)

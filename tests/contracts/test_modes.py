@@ -95,14 +95,14 @@ def eager(function: Callable[..., Any], *fields: tf.Tensor) -> Any:
     return function(*fields)
 
 
-# of losses; the others are those of `test_trains_alike_in_every_mode_and_loads`
 KNOWN, ANY_RANK = Mode(known, known), Mode(of_any_rank, of_any_lists)
+MODES = {"known shape": KNOWN, "any rank": ANY_RANK, "XLA": Mode(known, known, jit_compile=True)}
 MODES_OF_METRICS = {
     "any shape": Mode(of_any_lists, of_any_lists),
-    "any rank of labels and weights": ANY_RANK,
+    "any rank": ANY_RANK,  # of labels and weights
     "eager": eager,
     "any batch size": Mode(of_any_batch, of_any_batch),
-    "XLA": Mode(known, known, jit_compile=True),
+    "XLA": MODES["XLA"],
 }
 
 
@@ -129,39 +129,52 @@ def value_gradient_and_second(loss: Loss, *fields: tf.Tensor) -> tuple[tf.Tensor
     return value, gradient, tape.gradient(square, fields[1])
 
 
+@pytest.mark.sample(len(MODES))
 @every_loss
+@pytest.mark.parametrize("mode", MODES)
 def test_every_mode_has_the_same_value_and_gradients(
-    case: Case, run_eagerly: Callable[[bool], None]
+    case: Case, mode: str, run_eagerly: Callable[[bool], None]
 ) -> None:
     labels, tied, weights = (tf.constant(x, tf.float64) for x in batch(case))
-    untied = tied + 0.01 * tf.cumsum(tf.ones_like(tied), axis=1)
 
     def make() -> Loss:
         return case.make(reduction="sum", dtype="float64")
 
     run_eagerly(True)
     expected = with_gradient(make(), labels, tied, weights)
-    second = value_gradient_and_second(make(), labels, untied, weights)[2]
-    run_eagerly(False)
     assert np.any(expected[1] != 0.0)
-
-    def traced() -> Callable[..., Any]:
-        run = functools.partial(value_gradient_and_second, make())
-        return KNOWN.trace(run, labels, tied, weights)
-
-    of_known_shape = traced()
-    for value, gradient in (
-        of_known_shape(labels, tied, weights)[:2],
-        ANY_RANK(functools.partial(with_gradient, make()), labels, tied, weights),
-    ):
-        np.testing.assert_allclose(value, expected[0], rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-12)
-    if case in SAMPLED:  # each call of a loss draws anew
-        of_known_shape = traced()
-    found = of_known_shape(labels, untied, weights)[2]
-    np.testing.assert_allclose(found, second, rtol=1e-6, atol=1e-8 * np.max(np.abs(second)))
+    run_eagerly(False)
+    run = functools.partial(with_gradient, make())
+    value, gradient = MODES[mode](run, labels, tied, weights)
+    if case in SAMPLED and mode == "XLA":  # which has other noise
+        assert np.isfinite(value)
+        assert np.all(np.isfinite(gradient))
+        return
+    np.testing.assert_allclose(value, expected[0], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sample(6)
+@every_loss
+def test_second_derivatives_of_a_graph_are_those_of_eager_mode(
+    case: Case, run_eagerly: Callable[[bool], None]
+) -> None:
+    labels, tied, weights = (tf.constant(x, tf.float64) for x in batch(case))
+    fields = labels, tied + 0.01 * tf.cumsum(tf.ones_like(tied), axis=1), weights  # without ties
+
+    def run() -> Callable[..., tuple[tf.Tensor, ...]]:
+        loss = case.make(reduction="sum", dtype="float64")
+        return functools.partial(value_gradient_and_second, loss)
+
+    run_eagerly(True)
+    *_, expected = run()(*fields)
+    run_eagerly(False)
+    *_, found = KNOWN(run(), *fields)
+    scale = np.max(np.abs(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8 * scale)
+
+
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "loss",
     [losses.ListMLELoss(), losses.LambdaLoss(), losses.SelectiveSoftmaxLoss(links.Exp())],
@@ -176,22 +189,23 @@ def test_eager_tapes_nest(loss: Loss, run_eagerly: Callable[[bool], None]) -> No
     np.testing.assert_allclose(second, expected, rtol=1e-4)
 
 
+@pytest.mark.sample(len(MODES_OF_METRICS))
 @every_metric
+@pytest.mark.parametrize("mode", MODES_OF_METRICS)
 def test_a_metric_is_the_same_in_every_mode(
-    case: Case, run_eagerly: Callable[[bool], None]
+    case: Case, mode: str, run_eagerly: Callable[[bool], None]
 ) -> None:
     fields = [tf.constant(x, tf.float32) for x in batch(case)]
     run_eagerly(True)
     expected = case.make()(*fields)
     run_eagerly(False)
-    for name, mode in MODES_OF_METRICS.items():
-        metric = case.make()
+    metric = case.make()
 
-        def update(*fields: tf.Tensor, metric: Any = metric) -> None:
-            metric.update_state(*fields)  # returns an operation in graphs of Keras 2
+    def update(*fields: tf.Tensor) -> None:
+        metric.update_state(*fields)  # returns an operation in graphs of Keras 2
 
-        mode(update, *fields)
-        np.testing.assert_allclose(metric.result(), expected, rtol=1e-5, err_msg=name)
+    MODES_OF_METRICS[mode](update, *fields)
+    np.testing.assert_allclose(metric.result(), expected, rtol=1e-5)
 
 
 def examples(case: Case) -> tuple[keras.Model, Array, Array, Array]:
@@ -252,6 +266,7 @@ def test_trains_alike_in_every_mode_and_loads(case: Case, tmp_path: pathlib.Path
     np.testing.assert_allclose(loaded(fields[0]), model(fields[0]), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_metrics_of_a_training_are_the_same_in_every_mode() -> None:
     told = []
     for mode in ({"run_eagerly": True}, {"jit_compile": False}, {"jit_compile": True}):
@@ -271,6 +286,7 @@ def scorer(loss: Loss, **options: Any) -> keras.Model:
     return model
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_weights_of_items_may_follow_weights_of_lists(batch_size: int) -> None:
     rng = np.random.default_rng(0)

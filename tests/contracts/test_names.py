@@ -103,6 +103,7 @@ def test_the_losses_of_outputs_without_names_are_told_apart() -> None:
     assert sorted(found.values()) == pytest.approx(sorted([sum(expected[:2]), *expected]), rel=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_tensorboard_and_a_saved_model_take_the_names(tmp_path: pathlib.Path) -> None:
     model = ranker()

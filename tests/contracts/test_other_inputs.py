@@ -103,6 +103,7 @@ every_slope = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sample(5)
 @every_slope
 def test_gradients_equal_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -158,6 +159,7 @@ def test_any_float_dtype_computes_in_float32(case: Case, dtype: str) -> None:
     np.testing.assert_allclose(value, case.make()(labels, tf.cast(scores, "float32")), rtol=1e-6)
 
 
+@pytest.mark.sample(3)
 @every_list
 def test_ragged_equals_padded(case: Case) -> None:
     labels, scores, weights = (

@@ -64,6 +64,7 @@ def test_padding_changes_nothing(case: Case, junk: float) -> None:
     np.testing.assert_allclose(np.delete(wide_grad, [0, 3, 5], axis=1), grad, atol=1e-15)
 
 
+@pytest.mark.sample(2)
 @every_loss
 def test_gradient_equals_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -74,6 +75,7 @@ def test_gradient_equals_finite_differences(case: Case) -> None:
         np.testing.assert_allclose(grad[:, j], (up - down) / (2 * step), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.sample(3)
 @every_loss
 def test_gradient_is_finite_at_extreme_scores(case: Case) -> None:
     labels = np.array([[0.0, 1.0, 2.0, 3.0]])
@@ -86,6 +88,7 @@ def test_gradient_is_finite_at_extreme_scores(case: Case) -> None:
         assert np.all(np.isfinite(tape.gradient(value, x))), scores
 
 
+@pytest.mark.sample(3)
 @every_loss
 def test_ragged_equals_padded(case: Case) -> None:
     ragged = [tf.ragged.constant([r.tolist() for r in x]) for x in lists(case)]

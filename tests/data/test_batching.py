@@ -156,6 +156,7 @@ def test_workers_share_shuffled_files_whatever_order_each_has(days, count):
     assert max(map(len, parts)) - min(map(len, parts)) <= 20
 
 
+@pytest.mark.long
 def test_files_of_a_store_come_as_those_on_disk(days, tmp_path, monkeypatch):
     pytest.importorskip("fsspec")
     monkeypatch.setenv("TFRANK_SEL_CACHE", str(tmp_path))
@@ -245,6 +246,7 @@ def test_edges_are_found_in_the_data(files):
     assert found == set(expected)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("bucket_edges", [[12], [3, 12]])
 def test_each_list_is_in_one_shard(files, count, bucket_edges):
@@ -256,6 +258,7 @@ def test_each_list_is_in_one_shard(files, count, bucket_edges):
     assert sorted(itertools.chain(*shards)) == sorted(lists_of(batches(files)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("bucket_edges", [[12], [3, 6, 12]])
 def test_a_restored_iterator_goes_on_with_the_same_batches(files, tmp_path, shuffled, bucket_edges):
@@ -284,6 +287,7 @@ FORMATS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sample(3)
 @FORMATS
 @pytest.mark.parametrize("chosen", [False, True])
 def test_lists_of_named_features_come_the_same_way(tmp_path, write, parse, chosen):

@@ -75,6 +75,7 @@ def test_a_sample_has_every_nth_list_of_each_bucket(cache):
     assert seen(cache.batches(2, EDGES, every=2)) == short[::2] + long[::2]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("batch_size", [2, 3, 4, 16])
 def test_shuffled_batches_are_whole_and_hold_each_list(cache, batch_size):
     batches = cache.batches(batch_size, EDGES, seed=1)

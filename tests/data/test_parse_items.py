@@ -66,6 +66,7 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("serialized", "is_alike"),
     [

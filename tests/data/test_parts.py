@@ -98,6 +98,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("parts")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=40)
 @given(made=st.data())
@@ -117,6 +118,7 @@ def test_a_row_of_another_width_is_told_by_its_number(folder, name):
     assert rejected.number == 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["csv", "tsv", "jsonl"])
 @settings(max_examples=40)
 @given(made=st.data())

@@ -84,6 +84,7 @@ def as_stored(value):
     return value if is_number else str(value)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("feature", [Category(), Set(max_values=1), Hash()], ids=lambda x: x.type)
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_category_has_one_text_by_every_way_in(tmp_path, name, feature):

@@ -170,6 +170,7 @@ def write_records(folder):
     sets.write(folder / "example.tfrecord", [item.SerializeToString() for item in items])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("format", sets.RECORDS)
 def test_every_type_is_read_from_records(tmp_path, format):
     write_records(tmp_path)

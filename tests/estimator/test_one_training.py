@@ -41,6 +41,7 @@ def sections(folder: pathlib.Path) -> dict[str, Any]:
     return {"data": files, "model": QUICK, "training": FITTED, "evaluation": {"baseline": False}}
 
 
+@pytest.mark.long
 def test_a_run_and_the_estimator_train_the_same_members(tmp_path: pathlib.Path) -> None:
     configuration = Configuration.model_validate(sections(tmp_path))
     quiet = Progress(rich.console.Console(quiet=True))

@@ -205,6 +205,7 @@ def test_models_are_chosen_by_what_is_installed_and_by_the_size(
     assert names(members=2) == [network, f"{network}_2"]
 
 
+@pytest.mark.long
 def test_little_effort_trains_trees_alone() -> None:
     ranker = Ranker(effort="low", **QUICK).fit(X, Y, qid=QID)
     assert all(isinstance(x, models.BoostedTrees) for x in ranker.model_.network.members)

@@ -18,6 +18,7 @@ def test_cosh_is_valid_up_to_its_critical_gamma_wherever_it_is_moved() -> None:
         links.CompositeSigmoid(links.Cosh(), 1.3253)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("exponent", "gamma", "constant"),
     [

@@ -65,6 +65,7 @@ def stepped(loss: Any, y: Any, p: tf.Tensor, items: Any, weights: Any, mode: str
     return [np.asarray(tf.convert_to_tensor(x)) for x in step(p)]
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda x: x.name)
 @pytest.mark.parametrize("is_weighted", [False, True])
@@ -125,6 +126,7 @@ def test_few_states_are_not_padded_to_a_block(monkeypatch: pytest.MonkeyPatch) -
         counts.clear()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda x: x.name)
 def test_several_items_of_a_state_are_labels_of_one_list(loss: losses.ListwiseLoss) -> None:
     items, p = embedding(), states(4)
@@ -181,6 +183,7 @@ def encoder(items: Any) -> Any:
     return keras.Model(inputs, keras.layers.Dense(SIZE, "tanh")(items(inputs)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(1.0), losses.SoftmaxLoss()])
 @pytest.mark.parametrize(
     "policy", ["float32", pytest.param("mixed_float16", marks=pytest.mark.long)]

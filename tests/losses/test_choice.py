@@ -255,6 +255,7 @@ def _distributions() -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("wanted", [x for x in get_args(Wanted) if "score" not in x])
 @pytest.mark.parametrize("ranking", [True, False])
 def test_defaults_fit_usual_scores_or_the_error_names_what_does(

@@ -51,6 +51,7 @@ def gradient(loss: Any, s: Any, z: Any, dtype: str = "float64") -> Any:
     return tape.gradient(value, z).numpy()
 
 
+@pytest.mark.sample(3)
 @every_scaling
 def test_a_loss_is_convex_at_least_zero_and_zero_where_it_should_be(scaling: links.Link) -> None:
     s, a, b = map(many_lists, range(3))

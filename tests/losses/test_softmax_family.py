@@ -120,6 +120,7 @@ def test_the_pairwise_loss_never_holds_all_pairs() -> None:
     assert "[2,7,5,5]" not in program
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_soft_rank_never_holds_cubes() -> None:
     x = tf.constant(RNG.normal(size=(2, 7)), tf.float32)
@@ -155,6 +156,7 @@ def test_few_powers_equal_a_discount_and_its_steps(discount) -> None:
     assert soft_ranks.powers_of(lambda r: tf.where(r <= 9.0, 1.0 / r, 0.0), 120) is None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sigma", [0.05, 1.0])
 def test_the_gradient_of_soft_rank_is_stable_for_long_lists(sigma: float) -> None:
     labels, scores = RNG.integers(0, 3, (1, 200)), RNG.normal(size=(1, 200)).round(2)

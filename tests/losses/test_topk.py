@@ -148,6 +148,7 @@ def test_shifts_change_nothing_and_scales_scale() -> None:
     np.testing.assert_allclose(scaled, 2.0 * loss, rtol=1e-6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_scores_are_computed_in_float32(dtype: str) -> None:
     scores = tf.cast(RNG.normal(size=[3, 3000]) * 100.0, dtype)
@@ -162,6 +163,7 @@ def test_another_number_of_classes_than_of_lists_is_named() -> None:
         losses.SmoothTopKLoss(2)(np.zeros(3), np.zeros([2, 4]))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.compiled
 @pytest.mark.parametrize("jit_compile", [pytest.param(True, marks=pytest.mark.long), False])
 def test_tau_anneals_without_another_compilation(jit_compile: bool) -> None:

@@ -18,6 +18,7 @@ NAMES = [f"{module}.{x}".lstrip(".") for module, own in TABLE["names"].items() f
 POSITIONS: list[str] = TABLE["positions"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("form", ["dotted", "from"])
 def test_each_name_is_rewritten_or_marked_in_each_position(position: str, form: str) -> None:
@@ -152,6 +153,7 @@ def test_cells_of_code_of_a_notebook_are_rewritten_and_all_else_stays(
     assert found.decode() == text.replace("\n", end)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "content",
     [b"not json", b"[]", b'{"cells": 1}', b"\xff\xfe\0", b'{"cells":   [ ]}']

@@ -76,6 +76,7 @@ def test_a_tree_without_a_split_is_a_constant() -> None:
     np.testing.assert_allclose(model(FEATURES), of_lightgbm(booster, FEATURES), atol=1e-6)
 
 
+@pytest.mark.long
 def test_an_ensemble_of_trees_and_a_network_is_saved_and_exported(tmp_path: pathlib.Path) -> None:
     booster = trained()
     trees = models.BoostedTrees.from_lightgbm(booster)

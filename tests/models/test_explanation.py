@@ -46,6 +46,7 @@ def test_two_interacting_features_are_exact():
     assert np.all(found.errors[0] < 1e-5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("within_list", [False, True])
 def test_any_network_is_within_its_errors(within_list):
     keras.utils.set_random_seed(0)

@@ -105,6 +105,7 @@ def two_tower():
     return keras.Model({"user": user, "item": item}, corrected)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_it_trains_and_is_saved_with_the_model(jit_compile, tmp_path):
     keras.utils.set_random_seed(0)

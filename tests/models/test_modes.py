@@ -28,6 +28,7 @@ MODELS: list[tuple[Callable[[], Any], Any]] = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("make", "inputs"), MODELS, ids=[type(m()).__name__ for m, _ in MODELS])
 def test_every_mode_has_the_same_output_and_gradient(make: Callable[[], Any], inputs: Any) -> None:
     keras.utils.set_random_seed(1)

@@ -36,6 +36,7 @@ def test_no_bit_depends_on_padding_or_on_other_lists(within):
             np.testing.assert_array_equal(alone[:size], together[row, :size])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "make",
     [

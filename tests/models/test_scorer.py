@@ -85,6 +85,7 @@ def test_moments_of_a_dataset_are_refused():
         models.moments(tf.data.Dataset.from_tensor_slices(features(4, 2, 3)))
 
 
+@pytest.mark.long
 def test_moments_of_many_items_take_less_memory_than_the_items():
     x = np.random.default_rng(0).normal(size=[2**20, 16]).astype(np.float32)
     peaks = []

@@ -51,6 +51,7 @@ def test_padding_anywhere_changes_no_state(policy: str) -> None:
         np.testing.assert_array_equal(found._keras_mask, padded > 0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("loss", "tied"), [(losses.SoftmaxLoss(), True), (losses.RGCrossLoss(1.0), False)]
 )
@@ -81,6 +82,7 @@ def test_learns_a_cycle_and_is_saved(
     np.testing.assert_array_equal(loaded(inputs[:8]), encoder(inputs[:8]))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("at_once", [3, 40, 1 << 16])
 @pytest.mark.parametrize("k", [3, 96])
 def test_best_are_those_of_all_logits_without_seen_items(

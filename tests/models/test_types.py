@@ -130,6 +130,7 @@ def test_a_model_of_all_types_is_saved_with_its_vocabularies(tmp_path):
     assert loaded.preparation.get_config() == model.preparation.get_config()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("jit_compile", "policy"), [(False, "float32"), (True, "mixed_bfloat16")])
 def test_a_network_learns_what_a_category_is_worth(jit_compile, policy):
     kinds = {"x": types.Number(), "brand": types.Category(), "tags": types.Set(max_values=2)}
@@ -251,6 +252,7 @@ def test_all_types_are_tested():
     assert len(list(itertools.chain(WORDS))) == TEXTS
 
 
+@pytest.mark.long
 def test_a_dataset_trains_without_a_warning(tmp_path):
     frame = {"q": np.repeat(np.arange(9), 4), "y": np.tile([0.0, 1.0, 0.0, 2.0], 9)}
     frame["x"] = np.random.default_rng(0).normal(size=36)

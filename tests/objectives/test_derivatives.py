@@ -88,6 +88,7 @@ def list_mle(labels: Any, scores: Any, weights: Any) -> float:
     return ref_listwise.list_mle(labels, scores, weights, position_weight=None, temperature=1.0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("loss", "reference"),
     [
@@ -122,6 +123,7 @@ def test_weights_per_list_multiply_the_lists() -> None:
         np.testing.assert_allclose(found, np.repeat(of_lists, SIZES) * one, rtol=1e-6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.compiled
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(), losses.LambdaLoss()])
 def test_lists_may_come_in_any_order(loss: losses.ListwiseLoss) -> None:

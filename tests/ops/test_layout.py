@@ -45,6 +45,7 @@ def derivatives(loss, labels: np.ndarray, scores: np.ndarray) -> list[np.ndarray
     return [y.numpy() for y in (values, slopes, outer.gradient(bent, x))]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", LOSSES)
 def test_both_layouts_agree(name: str) -> None:
     found = {}
@@ -56,6 +57,7 @@ def test_both_layouts_agree(name: str) -> None:
         np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=atol)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_layout_for_a_gpu_has_no_loop(name: str) -> None:

@@ -67,6 +67,7 @@ def test_each_pair_counts_once(
         np.testing.assert_allclose(actual, wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.sample(3)
 def test_lists_of_unknown_size_are_summed_alike(
     pairing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_gradients_are_those_of_all_pairs(list_size: int, spread: float) -> None
     np.testing.assert_allclose(gradient, expected_gradient, atol=1e-11)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["graph", "xla"])
 @pytest.mark.parametrize("shape", [[None, None], [3, 100]])
 def test_modes_agree(mode: str, shape: list[int | None]) -> None:

@@ -32,6 +32,7 @@ def test_memberships_are_those_of_the_definition(scores, k: float, scale: float)
     np.testing.assert_allclose(found, reference.memberships(scores.tolist(), k), atol=3e-7)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("k", [1, 5.5, 500, 999])
 def test_memberships_of_long_lists_sum_up_to_k(k: float) -> None:
     spreads = np.repeat([1e-3, 1.0, 30.0, 1e4], 4)
@@ -73,6 +74,7 @@ def test_long_lists_have_the_same_memberships_by_their_best_items(
         np.testing.assert_allclose(values, found[False, "float64"], rtol=rtol, atol=rtol)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("k", [0.3, 1, 5.5, 25, 49])
 def test_float32_has_six_digits_at_any_spread_of_scores(k: float) -> None:
     rows = [
@@ -107,6 +109,7 @@ def test_logarithms_keep_the_digits_of_tiny_memberships() -> None:
     np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_gradients_of_first_and_second_order_are_exact(jit_compile: bool) -> None:
     scores = RNG.normal(size=[3, 40])

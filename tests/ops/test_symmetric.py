@@ -105,6 +105,7 @@ def test_heavy_items_in_one_lane_bring_the_full_degree() -> None:
     assert_as_plain(x, 30, 1.0)
 
 
+@pytest.mark.long
 def test_k_of_100_among_2000() -> None:
     for tau in (1e-3, 0.1, 1.0):
         assert_as_plain(RNG.normal(size=[1, 2000]), 100, 100 * tau)
@@ -128,6 +129,7 @@ def test_soft_kth_lies_between_its_bounds() -> None:
         assert np.all(kth <= hard + 0.7 * math.log(30 - k + 1) + 1e-6)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", [(5, 7), (None, 7), (None, None)])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_graphs_of_any_known_shape_agree(shape: tuple, jit_compile: bool) -> None:
@@ -142,6 +144,7 @@ def test_graphs_of_any_known_shape_agree(shape: tuple, jit_compile: bool) -> Non
     np.testing.assert_allclose(gradient(tf.constant(x, tf.float32)), expected, atol=1e-6)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("device", ["CPU", "GPU"])
 @pytest.mark.parametrize("batch_size", [None, 24, 21])
 def test_blocks_of_lists_equal_the_whole(batch_size, device, monkeypatch) -> None:

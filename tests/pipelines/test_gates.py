@@ -247,6 +247,7 @@ VANISHED = "train: 1 anomaly; features[2]"
 OF_SECOND = "gates.features.'features[2]'.zero"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("sets", "status", "told", "lines"),
     [

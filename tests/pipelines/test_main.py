@@ -365,6 +365,7 @@ def test_a_process_with_bad_input_prints_one_line(tmp_path):
     assert done.stderr == (f"{tmp_path}/none.txt: expected a file. Received: no such file\n")
 
 
+@pytest.mark.long
 def test_large_data_have_a_provisional_result_that_changes_no_other(
     finished, monkeypatch, tmp_path
 ):

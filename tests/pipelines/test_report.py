@@ -93,6 +93,17 @@ def test_the_page_shows_everything_and_asks_for_nothing(page):
     assert len(text) < 300_000
 
 
+def test_the_card_has_the_anomalies_of_a_split_and_rule_as_one(made):
+    manifest = made / "export" / "saved_model" / "assets.extra" / "manifest.json"
+    card = json.loads(manifest.read_text())["card"]
+    anomalies = json.loads((made / "analyze" / "anomalies" / "test.json").read_text())
+    groups = [line for line in card["anomalies"] if line.startswith("test: ")]
+    assert len(groups) == len({x["rule"] for x in anomalies}) < len(anomalies)
+    for x in anomalies:
+        assert any(x["feature"] in line for line in groups)
+    assert [line.count(": expected ") for line in groups] == [1] * len(groups)
+
+
 def test_the_page_names_losses_and_models(page):
     text = page.read_text()
     assert "<tr><td>baseline<td>softmax_loss<td>list_scorer<td" in text
@@ -222,6 +233,7 @@ def test_all_that_is_wrong_with_a_run_is_warned_of(made, page):
     assert f"<p>{most}</p>" in page.read_text()
 
 
+@pytest.mark.long
 def test_nothing_is_warned_of_where_all_of_it_is_put_right(tmp_path):
     files = {}
     for number, split in enumerate(("train", "validation", "test")):

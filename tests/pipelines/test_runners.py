@@ -105,6 +105,7 @@ def test_a_runner_without_beam_names_the_extra(monkeypatch, section, key):
     assert str(error.value) == f"beam.{key} {reason}"
 
 
+@pytest.mark.long
 def test_workers_and_this_process_find_the_same(tmp_path):
     options = beams.pipeline_options(
         "Direct", ["--direct_running_mode=multi_threading", "--direct_num_workers=2"]

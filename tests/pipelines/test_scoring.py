@@ -144,6 +144,7 @@ def test_a_packed_model_scores_files_as_it_is_served(folder, tmp_path):
             assert {x["doc_id"]: x["score"] for x in rows} == pytest.approx(scores, rel=0, abs=1e-6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("file", ["lists.parquet", "unlabelled.parquet"])
 def test_a_model_of_types_scores_tables_as_it_is_served(folder, tmp_path, file):
     score(folder / "typed", folder / file, tmp_path / "out")
@@ -174,6 +175,7 @@ def test_equal_scores_keep_the_order_of_the_file(folder, tmp_path):
     assert [row["doc_id"] for row in rows] == list(one.doc_ids)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
 def test_each_format_holds_the_same(folder, tmp_path, format):
     score(folder / "packed", folder / "lists.txt", tmp_path / "parquet")

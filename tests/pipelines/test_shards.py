@@ -133,6 +133,7 @@ WAYS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
 def test_a_file_that_is_read_in_parts_gives_the_same_shards_in_every_run(
@@ -165,6 +166,7 @@ def test_a_file_that_is_read_in_parts_gives_the_same_shards_in_every_run(
     assert len(done[0].shards["train"]) > 3
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("held", [1, 4_000, 1 << 26])
 def test_rows_of_any_order_are_grouped_in_memory_and_on_disk(tmp_path, monkeypatch, held):
     lists = sets.made(count=60)

@@ -70,6 +70,7 @@ def test_an_ensemble_prepares_once_and_what_was_trained_is_not_trained_again(tmp
     np.testing.assert_allclose(alone.model(inputs), baseline.model(inputs), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="of Linux")
 def test_no_thread_of_tensorflow_is_left_by_a_training(tmp_path):
     settings = Settings(epochs=1, batch_size=4, hidden_units=[4])
@@ -169,6 +170,7 @@ def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path
         started(tmp_path, Candidate(three), 4, start)
 
 
+@pytest.mark.long
 def test_a_model_of_a_user_starts_from_all_weights(tmp_path):
     def make(preparation, settings, units=3):
         dense = [keras.layers.Dense(units), keras.layers.Dense(1)]

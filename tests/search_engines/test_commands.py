@@ -187,6 +187,7 @@ def test_the_commands_of_the_guide_run(guided):
     assert (folder / "ranker.json").exists()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", ["opensearch 2.19", "elasticsearch"])
 def test_a_version_scores_the_trees_that_learned_from_a_run(
     tmp_path, guided, documents, case, monkeypatch

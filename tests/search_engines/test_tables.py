@@ -35,6 +35,7 @@ def test_labels_may_be_negative(tmp_path):
     assert parquet.read_table(tmp_path / "collected.parquet")["click"].to_pylist() == [-1.0]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
 def test_identifiers_are_those_of_read(tmp_path, suffix, monkeypatch):
     door = by_collect, columns.by_read, ("query", "doc_id")

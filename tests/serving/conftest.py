@@ -15,12 +15,13 @@ from tfrank_sel.serving.endpoint import Endpoint
 
 
 @pytest.fixture(scope="session")
-def half(tmp_path_factory) -> pathlib.Path:
-    base = tmp_path_factory.mktemp("models") / "half"
-    save(base, 1, bias=2)
-    save(base, 2, bias=3)
-    (base / "not_a_version").mkdir()
-    return base
+def half(shared) -> pathlib.Path:
+    def make(base):
+        save(base, 1, bias=2)
+        save(base, 2, bias=3)
+        (base / "not_a_version").mkdir()
+
+    return shared("half", make)[0]
 
 
 @pytest.fixture(scope="session")
@@ -30,19 +31,21 @@ def endpoint(half):
 
 
 @pytest.fixture(scope="session")
-def named_model(exported, tmp_path_factory):
+def named_model(exported, shared):
     """Folder of `saved_model`, and of those that are served: `ranker`, that one, and others."""
-    folder = tmp_path_factory.mktemp("named")
-    packed = keras.Sequential(
-        [keras.Input([None, 3]), keras.layers.Dense(1), keras.layers.Reshape([-1])]
-    )
-    export.export(packed, FeatureSpec(num_features=3), folder / "packed_model")
-    (folder / "saved_model").symlink_to(exported / "typed")
-    export.publish(folder / "saved_model", folder / "ranker", 1)
-    export.publish(exported / "odd", folder / "odd", 1)
-    export.publish(exported / "lookups", folder / "lookups", 1)
-    export.publish(folder / "packed_model", folder / "packed", 1)
-    return folder
+
+    def make(folder):
+        packed = keras.Sequential(
+            [keras.Input([None, 3]), keras.layers.Dense(1), keras.layers.Reshape([-1])]
+        )
+        export.export(packed, FeatureSpec(num_features=3), folder / "packed_model")
+        (folder / "saved_model").symlink_to(exported / "typed")
+        export.publish(folder / "saved_model", folder / "ranker", 1)
+        export.publish(exported / "odd", folder / "odd", 1)
+        export.publish(exported / "lookups", folder / "lookups", 1)
+        export.publish(folder / "packed_model", folder / "packed", 1)
+
+    return shared("named", make)[0]
 
 
 @pytest.fixture(scope="session")

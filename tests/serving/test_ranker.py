@@ -98,6 +98,7 @@ def rest_scores(port, features):
         yield row["scores"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("size", [1, 2, 100, 5000])
 def test_keras_saved_model_grpc_and_rest_agree(model, base, endpoint, ranker, size):
     features = np.random.default_rng(size).normal(size=[size, 3]).astype(np.float32)

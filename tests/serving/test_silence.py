@@ -67,6 +67,7 @@ def test_output_that_is_read_is_whole_and_in_order():
 ODD = [ValueError("NUL"), TypeError("scheme"), AttributeError("empty"), KeyError("Size"), OSError()]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("error", ODD, ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("place", ["folder", "configuration"])
 def test_no_exception_of_one_round_ends_the_next(half, tmp_path, monkeypatch, caplog, error, place):
@@ -168,6 +169,7 @@ def test_a_version_that_loads_for_ever_does_not_delay_the_end(half):
         assert not thread.is_alive()
 
 
+@pytest.mark.long
 def test_a_signal_ends_a_server_whose_first_version_is_loading(half, tmp_path):
     code = (
         "import sys, time\nfrom tfrank_sel.serving import endpoint\n"

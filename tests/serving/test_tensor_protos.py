@@ -35,6 +35,7 @@ def check(proto, dtype):
     np.testing.assert_array_equal(read, parsed)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", FIELDS, ids=lambda dtype: dtype.name)
 @given(data=st.data(), more=st.integers(0, 3))
 def test_typed_fields_are_read_as_tensorflow_reads_them(dtype, data, more):

@@ -40,6 +40,7 @@ def plain(lists):
     return [(x.query_id, x.labels.tolist(), x.features.tolist(), x.doc_ids) for x in lists]
 
 
+@pytest.mark.sample(2)
 def test_every_format_is_read_from_a_store(folder, files):
     for name, format in NAMES.items():
         is_table = format is None and ".txt" not in name
@@ -67,6 +68,7 @@ def test_a_folder_of_parquet_in_a_store_is_a_table(folder, files):
     assert {tuple(np.unique(one.features)) for one in found} == {(1.0, 2.0)}
 
 
+@pytest.mark.sample(3)
 def test_a_part_fetches_what_it_needs_and_some_ahead(folder, monkeypatch):
     content = b"".join(b"1 qid:%07d 1:%07d\n" % (i // 10, i) for i in range(2_000_000))
     url = put(stores.join(folder, "big.txt"), content)

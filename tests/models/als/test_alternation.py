@@ -49,6 +49,7 @@ def value(loss, states, targets, items):
     return of_labels + tf.reduce_sum(ridges * tf.reduce_sum(items**2, axis=1)) / 2.0
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("loss", [losses.RG2Loss(0.2, 0.7), losses.RGCrossLoss(0.2)], ids=repr)
 def test_steps_lower_the_objective_to_that_of_a_dense_solution(loss, rank):
@@ -76,6 +77,7 @@ def test_steps_lower_the_objective_to_that_of_a_dense_solution(loss, rank):
     np.testing.assert_array_equal(model.items.embeddings[0], padding)
 
 
+@pytest.mark.long
 def test_gradients_train_the_other_weights_and_later_all():
     model, (inputs, targets) = compiled(losses.RGCrossLoss(0.1), 3, width=130), made(3)
     options = {"batch_size": 20, "verbose": 0, "epochs": 1}

@@ -47,6 +47,7 @@ def test_a_half_sweep_finds_the_minimum(objective):
     np.testing.assert_allclose(items, best, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.sample(3)
 @every_objective
 @pytest.mark.parametrize("cg", [None, 2])
 def test_the_objective_never_increases(objective, cg):
@@ -88,6 +89,7 @@ def test_rows_of_any_length_are_solved_at_many_factors():
         np.testing.assert_allclose(users[u], np.linalg.solve(matrix, rhs), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.sample(3)
 @every_objective
 def test_batches_of_tensorflow_find_the_same_factors(objective, monkeypatch):
     monkeypatch.setattr(batched, "_BATCH_VALUES", 5000)  # so that there are several
@@ -186,6 +188,7 @@ def test_a_list_weight_of_two_is_the_user_twice(objective):
     np.testing.assert_allclose(two[1], one[1], rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.sample(3)
 @every_objective
 def test_the_optimum_stays(objective):
     of = problems.problem(num_factors=2)

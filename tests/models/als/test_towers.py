@@ -23,6 +23,7 @@ def embeddings(count):
     return keras.Sequential([keras.Input([], dtype="int32"), table])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "objective",
     [RG2(0.2), RGCross(0.2), WeightedSquare(unobserved=0.2)],
@@ -53,6 +54,7 @@ def test_embeddings_reach_the_objective_of_the_factors(objective):
     assert model.history_[-1]["objective"] - limit > -1e-4 * (start - limit)
 
 
+@pytest.mark.long
 def test_new_items_are_recommended_by_their_features():
     rng = np.random.default_rng(0)
     tastes, topics = np.eye(3)[np.arange(60) % 3], np.eye(3)[np.arange(42) % 3]

@@ -191,17 +191,21 @@ class ItemSolver(Checked, keras.callbacks.Callback):
         table[first:] = items
         loss.items.set_weights([table])
 
+    def set_model(self, model: keras.Model) -> None:
+        """Makes the graph of the states of a model, once for all epochs."""
+        super().set_model(model)
+
+        def read(inputs: Any, targets: Any, weights: Any = None) -> Any:
+            states = model(inputs, training=False)
+            return model.loss.by_state(targets, states, weights)
+
+        self._read = tf.function(read, reduce_retracing=True, autograph=False)
+
     def _states(self, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The states that count, their targets, `[states, n]`, and their weights."""
-
-        @tf.function(reduce_retracing=True, autograph=False)
-        def read(inputs: Any, targets: Any, weights: Any = None) -> Any:
-            states = self.model(inputs, training=False)
-            return self.model.loss.by_state(targets, states, weights)
-
         parts = []
         for batch in self._batches():
-            numbers, states, weights = (x.numpy() for x in read(*batch))
+            numbers, states, weights = (x.numpy() for x in self._read(*batch))
             if not np.all(weights >= 0.0):
                 raise refusal("`sample_weight` must not be negative", weights.min())
             there = np.any(numbers >= first, axis=1) & (weights > 0.0)

@@ -1,0 +1,73 @@
+"""`make test` runs the same cases on all days, and these meet every formula, mode and format."""
+
+import collections
+import itertools
+import time
+from collections.abc import Iterable
+
+import hypothesis
+import pytest
+
+from tests import conftest
+from tests.cases import Case, LinkCase
+
+
+@pytest.fixture
+def collected(request: pytest.FixtureRequest) -> list[pytest.Function]:
+    """All cases of what this run has read, with those that it leaves out."""
+    return [item for item in request.config.stash[conftest.COLLECTED] if hasattr(item, "callspec")]
+
+
+def left_out(cases: Iterable[tuple[str, str, pytest.Item]]) -> dict[str, set[str]]:
+    """The values of each group that only cases have which `make test` leaves out."""
+    every, met = (
+        collections.defaultdict[str, set[str]](set),
+        collections.defaultdict[str, set[str]](set),
+    )
+    for group, value, case in cases:
+        every[group].add(value)
+        if case.get_closest_marker("long") is None:
+            met[group].add(value)
+    return {x: every[x] - met[x] for x in met if every[x] != met[x]}
+
+
+def test_the_cases_are_the_same_on_all_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = itertools.product(range(9), range(5))
+    cases = {f"test[{x}-{y}]": {("x", x), ("y", y), (x, y)} for x, y in pairs}
+    found = []
+    for day in (20_000, 20_001, 20_002, 20_365, 21_000):
+        monkeypatch.setattr(time, "time", lambda day=day: 86_400.0 * day)
+        found.append(conftest.sample(cases, 5))
+    assert found == [found[0]] * 5
+    assert len(found[0]) == 9
+    assert set.union(*(cases[name] for name in found[0])) >= {("x", x) for x in range(9)}
+    assert set.union(*(cases[name] for name in found[0])) >= {("y", y) for y in range(5)}
+    assert hypothesis.settings.default.derandomize
+
+
+def test_each_formula_meets_each_kind_of_contract(collected: list[pytest.Function]) -> None:
+    """In each file one contract that runs eagerly, and one of those in graphs."""
+    cases = []
+    for item in collected:
+        case = item.callspec.params.get("case")
+        if "contracts" in item.path.parts and isinstance(case, Case | LinkCase):
+            is_eager = "eagerly" in item.fixturenames and not item.get_closest_marker("compiled")
+            family = case.make.func if isinstance(case, Case) else type(case.link)
+            cases.append((item.path.name if is_eager else "in graphs", family.__name__, item))
+    assert left_out(cases) == {}
+
+
+def test_each_mode_and_each_format_is_met(collected: list[pytest.Function]) -> None:
+    cases = []
+    for item in collected:
+        values = item.callspec.params
+        if "mode" in values:
+            cases.append((f"{item.path.name}: {item.originalname}", str(values["mode"]), item))
+        if "format" in values:
+            cases.append(("formats", str(values["format"]), item))
+    assert left_out(cases) == {}
+
+
+def test_each_golden_file_is_met(collected: list[pytest.Function]) -> None:
+    cases = [("golden", x.path.name, x) for x in collected if conftest.is_golden(x.path)]
+    assert left_out(cases) == {}
