@@ -1,22 +1,17 @@
 """Roads import what the core shows, the core imports no road, and no modules import each other."""
 
-import ast
 import functools
-import graphlib
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
 
 import pytest
 
+from tests import structure
 from tests.roads import ROADS, ROOT, lines
 from tfrank_sel import roads
 
-FILES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in (ROOT / "tfrank_sel").rglob("*.py")
-}
+FILES = structure.files()
 # what roads import from inside the core: at most ten, each for a reason
 INNER = {
     # of two equal fields in JSON, neither is right
@@ -27,17 +22,6 @@ INNER = {
     ("onnx", "tfrank_sel.models.preparation"),
     ("onnx", "tfrank_sel.models.recalibrated"),
 }
-
-
-def imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """The modules that a file imports, late imports included, and the name that it takes."""
-    for child in ast.walk(node):
-        if isinstance(child, ast.Import):
-            yield from ((x.name, "") for x in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            for x in child.names:
-                whole = f"{child.module}.{x.name}"
-                yield (whole, "") if whole in FILES else (str(child.module), x.name)
 
 
 @functools.cache
@@ -70,7 +54,7 @@ def crossings() -> dict[str, set[tuple[str, str]]]:
     """By importing module, the road or core that it imports from and the module, but its own."""
     found: dict[str, set[tuple[str, str]]] = {}
     for module, path in FILES.items():
-        for target, name in imports(ast.parse(path.read_text())):
+        for target, name in structure.imports(structure.tree(path)):
             if target in FILES and road_of(target) != road_of(module):
                 is_inner = road_of(target) is None and not is_shown(target, name)
                 kind = "inner" if is_inner else road_of(target) or "shown"
@@ -92,16 +76,7 @@ def test_roads_import_what_the_core_shows_and_at_most_ten_inner_modules() -> Non
 
 
 def test_no_modules_import_each_other() -> None:
-    graph = {}
-    for module, path in FILES.items():
-        if path.name != "__init__.py":
-            code = ast.parse(path.read_text())
-            for node in ast.walk(code):  # what only a checker of types reads
-                if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-                    node.body = []
-            targets = {x for x, _ in imports(code) if x in FILES and x != module}
-            graph[module] = {x for x in targets if FILES[x].name != "__init__.py"}
-    graphlib.TopologicalSorter(graph).prepare()
+    assert structure.circle() == []
 
 
 @pytest.mark.parametrize("road", [x for x in ROADS if roads.exists(x)])
