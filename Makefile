@@ -203,6 +203,7 @@ lint: .venv/installed
 	.venv/bin/basedpyright --level error --pythonpath .venv/bin/python
 	.venv/bin/lint-imports
 	.venv/bin/python tests/exports.py --check
+	.venv/bin/python tests/structure.py
 
 # the tables of the names that packages export and that Keras loads, anew
 exports: .venv/installed

@@ -2,7 +2,6 @@
 
 import ast
 import collections
-import functools
 import importlib
 import inspect
 import pathlib
@@ -18,6 +17,7 @@ import keras
 import pytest
 
 import tfrank_sel
+from tests import structure
 from tfrank_sel import (
     bounds,
     callbacks,
