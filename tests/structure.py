@@ -81,8 +81,12 @@ def files() -> dict[str, pathlib.Path]:
     }
 
 
-def imports(code: ast.AST) -> Iterator[tuple[str, str]]:
-    """The modules that code imports, late imports included, and the name that it takes."""
+def imports(module: str) -> Iterator[tuple[str, str]]:
+    """The modules that one imports, late imports included, and the names that it takes."""
+    code = ast.parse(files()[module].read_text(encoding="utf-8"))
+    for node in ast.walk(code):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []  # which only a checker of types reads
     for node in ast.walk(code):
         if isinstance(node, ast.Import):
             yield from ((x.name, "") for x in node.names)
@@ -93,16 +97,9 @@ def imports(code: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def circle() -> list[str]:
-    """Modules, faces of packages apart, of which each imports the next at run time; or none."""
-    graph = {}
-    for module, path in files().items():
-        if path.name != "__init__.py":
-            code = ast.parse(path.read_text(encoding="utf-8"))
-            for node in ast.walk(code):  # what only a checker of types reads
-                if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-                    node.body = []
-            targets = {x for x, _ in imports(code) if x in files() and x != module}
-            graph[module] = {x for x in targets if files()[x].name != "__init__.py"}
+    """Modules, faces of packages apart, of which each imports the next; or none."""
+    modules = {x for x, path in files().items() if path.name != "__init__.py"}
+    graph = {x: {y for y, _ in imports(x) if y in modules and y != x} for x in modules}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
