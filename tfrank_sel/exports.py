@@ -198,6 +198,7 @@ EXPORTS = {
         "tfrank_sel.serving": "client deployment",
     },
     "tfrank_sel.training": {
+        "tfrank_sel.training": "trees",
         "tfrank_sel.training.callbacks": "Hooks",
         "tfrank_sel.training.candidates": "Candidate",
         "tfrank_sel.training.fitting": "StartError train",

@@ -59,7 +59,7 @@ class Module:
 T = TypeVar("T")
 
 _waiting: list[Any] = []  # symbols that were defined before Keras was imported
-_PACKAGES = ("links", "losses", "metrics", "models", "ops", "presets")
+_PACKAGES = sorted({module.split(".")[1] for module in REGISTERED})
 _MODULES = {
     f"tfrank_sel>{name}": module for module, names in REGISTERED.items() for name in names.split()
 }

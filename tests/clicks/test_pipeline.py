@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import typing
 
 import numpy as np
 import pyarrow as pa
@@ -328,3 +329,9 @@ def test_impressions_that_are_named_are_in_each_file_of_a_run(tmp_path) -> None:
     for name in ("seen", "shown"):
         with pytest.raises(InputError, match=f"expected a column '{name}'"):
             corrected(inputs, Clicks(position="position", shown=name), tmp_path / name)
+
+
+def test_a_configuration_names_what_the_package_has() -> None:
+    fields = {"method": clicks.METHODS, "correction": clicks.CORRECTIONS}
+    for name, names in fields.items():
+        assert typing.get_args(Clicks.model_fields[name].annotation) == names

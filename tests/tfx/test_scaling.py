@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +12,7 @@ from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.analysis.statistics import Summary
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.tfx import sequences
-from tfrank_sel.pipelines.tfx.scaling import check, described
+from tfrank_sel.pipelines.tfx.scaling import check, described, items
 
 LAYOUT = layout_of({"a": "float_list", "b": "float_list"})
 KNOWN = data.ListFeatures(
@@ -29,7 +31,7 @@ def statistics(*batches):
     """Statistics of batches of lists, each of which is `[items, 2]` features."""
     kinds = {name: tf.io.FixedLenFeature([], tf.float32) for name in ("a", "b", sequences.LABEL)}
     known = data.ListFeatures(kinds)
-    summary = Summary(LAYOUT.inputs, LAYOUT.features)
+    summary = Summary(functools.partial(items, layout=LAYOUT), LAYOUT.features)
     total = summary.create_accumulator()
     for batch in batches:
         made = [

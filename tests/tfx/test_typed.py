@@ -19,7 +19,7 @@ from tfrank_sel.features import Hash
 from tfrank_sel.pipelines import configuration
 from tfrank_sel.pipelines.analysis import statistics
 from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
-from tfrank_sel.pipelines.ingestion import ingest, resolved as inputs
+from tfrank_sel.pipelines.ingestion import ingest, inputs
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.learning import preparation
 from tfrank_sel.pipelines.tfx import base_models, local, sequences

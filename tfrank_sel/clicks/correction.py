@@ -8,7 +8,14 @@ from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks import models
 from tfrank_sel.clicks.attractions import GRID, Attractions, log_likelihood, refined
-from tfrank_sel.clicks.log import Floats, Log, numbers, probabilities
+from tfrank_sel.clicks.log import (
+    Floats,
+    Log,
+    check_choice,
+    check_least,
+    numbers,
+    probabilities,
+)
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.refusals import refusal
 
@@ -85,11 +92,8 @@ def labels(
         >>> labels(log, [1.0, 0.5], "ips")["label"].tolist()
         [0.4, 0.8]
     """
-    if correction not in CORRECTIONS:
-        accepted = ", ".join(CORRECTIONS)
-        raise refusal(f"`correction` must be one of {accepted}", repr(correction))
-    if not 0.0 <= least <= 1.0:
-        raise refusal("`least` must be from 0 to 1", least)
+    check_choice("correction", correction, CORRECTIONS)
+    check_least(least)
     fitted = None
     if not isinstance(propensities, Propensities):
         examined = _rows(log, "propensities", probabilities("propensities", propensities))

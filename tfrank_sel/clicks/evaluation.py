@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks.correction import effective
-from tfrank_sel.clicks.log import Floats, Integers, Log, codes_of, numbers, probabilities
+from tfrank_sel.clicks.log import (
+    Floats,
+    Integers,
+    Log,
+    check_choice,
+    check_least,
+    codes_of,
+    numbers,
+    probabilities,
+)
 from tfrank_sel.clicks.models import READING, Fitted, fitting
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.metrics.significance import resampled
@@ -87,9 +96,7 @@ def value(
         >>> value([1.0, 0.0], logged=[0.5, 0.5], target=[0.75, 0.25]).value
         0.75
     """
-    if estimator not in ESTIMATORS:
-        accepted = ", ".join(ESTIMATORS)
-        raise refusal(f"`estimator` must be one of {accepted}", repr(estimator))
+    check_choice("estimator", estimator, ESTIMATORS)
     rewards, probable = numbers("reward", reward), probabilities("logged", logged)
     targets = numbers("target", target)
     if ((targets < 0.0) | (targets > 1.0)).any():
@@ -158,10 +165,8 @@ def reordered(
         ValueError: If the log has no sessions or only one, there is no score for each row, or an
             argument is out of range.
     """
-    if correction not in _UNSHRUNK:
-        raise refusal(f"`correction` must be one of {', '.join(_UNSHRUNK)}", repr(correction))
-    if not 0.0 <= least <= 1.0:
-        raise refusal("`least` must be from 0 to 1", least)
+    check_choice("correction", correction, _UNSHRUNK)
+    check_least(least)
     score = numbers("scores", scores)
     if score.shape != log.clicks.shape:
         raise refusal(

@@ -374,6 +374,18 @@ def numbers(name: str, values: ArrayLike) -> Floats:
     return array
 
 
+def check_choice(name: str, value: str, names: Collection[str]) -> None:
+    """Raises a ValueError that names the argument, unless the value is one of some names."""
+    if value not in names:
+        raise refusal(f"`{name}` must be one of {', '.join(names)}", repr(value))
+
+
+def check_least(least: float) -> None:
+    """Raises a ValueError unless the least propensity that divides clicks is from 0 to 1."""
+    if not 0.0 <= least <= 1.0:
+        raise refusal("`least` must be from 0 to 1", least)
+
+
 def probabilities(name: str, values: ArrayLike) -> Floats:
     """Returns numbers above 0 and at most 1, or raises a ValueError that names the argument."""
     array = numbers(name, values)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from tfrank_sel import kept
 from tfrank_sel.clicks.comparison import compare, sample, unidentified
-from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
+from tfrank_sel.clicks.log import Floats, Integers, Log, check_choice, numbers, probabilities
 from tfrank_sel.clicks.models import Model, fits
 from tfrank_sel.clicks.pairs import all_pairs, connected
 from tfrank_sel.metrics.significance import poisson_weights
@@ -174,12 +174,8 @@ def estimate(
         >>> estimate(log, "all_pairs").values.round(3).tolist()
         [1.0, 0.5]
     """
-    for name, value, names in (
-        ("method", method, METHODS),
-        ("unconnected", unconnected, get_args(Unconnected)),
-    ):
-        if value not in names:
-            raise refusal(f"`{name}` must be one of {', '.join(names)}", repr(value))
+    check_choice("method", method, METHODS)
+    check_choice("unconnected", unconnected, get_args(Unconnected))
     if resamples < 1:
         raise refusal("`resamples` must be at least 1", resamples)
     compared = compare(sample(log)) if method == "auto" else []

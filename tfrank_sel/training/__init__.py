@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from tfrank_sel import lazy
 
 if TYPE_CHECKING:
+    from tfrank_sel.training import trees as trees
     from tfrank_sel.training.callbacks import Hooks as Hooks
     from tfrank_sel.training.candidates import Candidate as Candidate
     from tfrank_sel.training.fitting import StartError as StartError, train as train
