@@ -156,7 +156,8 @@ def take_plain(cls: type) -> None:
         if type(self).__init__ is init:  # not a base of what is being constructed
             self._complete()
 
-    vars(init)["__signature__"] = ReadableSignature.from_callable(construct)  # which Keras reads
+    # Keras reads the signature of the constructor from here.
+    vars(init)["__signature__"] = ReadableSignature.from_callable(construct)
     type.__setattr__(cls, "__init__", init)
 
 

@@ -16,8 +16,10 @@ from tfrank_sel.refusals import question, refusal
 MEAN, REFUSE = "mean", "refuse"
 LARGEST_ID = 2**24  # float32 holds every integer up to this
 MISSING_INTEGER = -(2**63)  # a missing integer: see `means_missing`
-MISSING_NUMBER = -3e38  # a missing number
-DAY = 86_400  # seconds
+# A number that stands for a missing one.
+MISSING_NUMBER = -3e38
+# The number of seconds of a day.
+DAY = 86_400
 _PART = re.compile(r"(?<=.)\[(?:[0-9]+|day|second|age|(?:day|week)_(?:sin|cos))\]$", re.DOTALL)
 
 

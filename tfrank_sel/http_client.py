@@ -32,8 +32,10 @@ LARGEST = 2**26  # bytes of an answer, decompressed
 _PIECE = 2**16  # bytes, of which up to 1032 times as many are inflated at once
 _REDIRECTS = 5
 _UNAVAILABLE = 503
-_WAIT = 0.1  # seconds
-_READ, _SHOWN = 4000, 1000  # characters of an error
+# Seconds before the second try; each further wait is twice as long.
+_WAIT = 0.1
+# Number of characters of an error that are read and shown.
+_READ, _SHOWN = 4000, 1000
 _AS_IT_COMES: dict[str, Any] = {"redirect": False, "retries": False, "preload_content": False}
 _USER = re.compile(r"://[^/\s@]*@")
 

@@ -16,7 +16,8 @@ from tfrank_sel.refusals import refusal
 from tfrank_sel.version import __version__
 
 DIGESTS = "digests.json"
-_FORM = 1  # of this file
+# Version of the form of the file of digests.
+_FORM = 1
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 Digests = Mapping[str, tuple[int, str]]  # size and digest of each file, by its name
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}://"  # bounded, or else a search takes quadratic time
@@ -70,7 +71,8 @@ def reading(path: StrPath, expected: str) -> Iterator[None]:
         # it names the file already
         if isinstance(error, ValueError) and str(error).startswith(os.fspath(path)):
             raise
-        text, _, _ = str(error).partition("Stack trace:")  # which XGBoost appends
+        # XGBoost appends a stack trace to its messages.
+        text, _, _ = str(error).partition("Stack trace:")
         reason = " ".join(text.split()) or type(error).__name__
         raise refusal(f"{os.fspath(path)}: expected {expected}", reason) from error
 

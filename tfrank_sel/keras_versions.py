@@ -82,7 +82,7 @@ class LayerOptions(TypedDict, total=False):
 if IS_KERAS_3:
     from keras.src.models.functional import Functional
 
-    # class of `keras.Model(inputs, outputs)`
+    # The class of `keras.Model(inputs, outputs)` has no public name in all versions.
     FUNCTIONAL: Any = Functional
     # for `Layer.add_weight`: a weight that keeps its dtype under mixed precision
     FULL_PRECISION = {"autocast": False}

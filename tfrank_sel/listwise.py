@@ -141,7 +141,8 @@ class Listwise(Named, abc.ABC):
         if not self.takes_classes:
             return y_true, y_pred, sample_weight
         y_true, y_pred = (
-            x if isinstance(x, np.ndarray) and x.ndim != 3 else as_lists(x)  # without a copy
+            # NumPy arrays of other ranks pass without a copy.
+            x if isinstance(x, np.ndarray) and x.ndim != 3 else as_lists(x)
             for x in (y_true, y_pred)
         )
         if self.takes_any_index:
@@ -150,7 +151,8 @@ class Listwise(Named, abc.ABC):
 
     def of_positions(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         """Reads positions of sequences, from `of_numbers`, as lists of indices."""
-        is_flat = isinstance(y_pred, np.ndarray) and y_pred.ndim != 3  # without a copy
+        # Flat NumPy arrays pass without a copy.
+        is_flat = isinstance(y_pred, np.ndarray) and y_pred.ndim != 3
         if is_flat or not self.takes_classes:
             return y_true, y_pred, sample_weight
         return class_labels.of_positions(y_true, y_pred, sample_weight)
@@ -201,14 +203,16 @@ def _value(x: Any) -> Hashable:
 def _numbers(name: str, x: Any) -> Any:
     """Returns an argument, of which all but an array of numbers is converted."""
     if isinstance(x, np.ndarray) and x.dtype.kind in "biuf":
-        return x  # without a copy
+        # The value is returned without a copy.
+        return x
     try:
         is_tensor = tf.is_tensor(x) or isinstance(x, tf.RaggedTensor)
         tensor = x if is_tensor else tf.convert_to_tensor(x)
         if tensor.dtype != tf.string:
             return tensor
     except (TypeError, ValueError):
-        pass  # no array
+        # What cannot become a tensor is no array: the error below shows it.
+        pass
     text = " ".join(repr(x).split())
     shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
     raise refusal(f"`{name}` must be an array of numbers", shown)

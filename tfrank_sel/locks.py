@@ -133,7 +133,8 @@ def held(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[N
                 yield
             finally:
                 with contextlib.suppress(OSError):
-                    if _is_there(lock, folder / name):  # still locked: see `_locked`
+                    # The file must still be locked under its name: see `_locked`.
+                    if _is_there(lock, folder / name):
                         os.unlink(folder / name)
     finally:
         for path in made:

@@ -113,7 +113,8 @@ class Named(Configurable):
 
     default_name: str
     _of_keras: set[str]  # names of the attributes that Keras has set
-    _own: tuple[str, ...]  # names of all others
+    # The names of all other arguments.
+    _own: tuple[str, ...]
     _fields: ClassVar[Mapping[str, inspect.Parameter]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -186,7 +187,8 @@ def _own_fields(cls: type) -> Iterator[tuple[str, inspect.Parameter]]:
         kind = inspect.Parameter.KEYWORD_ONLY if is_named else _POSITIONAL
         default = default.default if is_named else default
         if name in OF_KERAS:
-            delattr(cls, name)  # an attribute of Keras
+            # Keras sets this attribute itself.
+            delattr(cls, name)
             hint = hint | None
         else:  # in place of a property of a base, which could not be assigned
             setattr(cls, name, None if default is _MISSING else default)
@@ -200,7 +202,8 @@ def _constructor(cls: type[Named]) -> Callable[..., None]:
     first = inspect.Parameter("self", _POSITIONAL)
     if "name" in fields:  # as in Keras, also by position, after all others
         fields["name"] = fields.pop("name").replace(kind=_POSITIONAL)
-    parameters = sorted(fields.values(), key=lambda p: p.kind)  # by keyword only: last
+    # Arguments by keyword only come last.
+    parameters = sorted(fields.values(), key=lambda p: p.kind)
     signature = ReadableSignature([first, *parameters], return_annotation=None)
 
     def construct(self: Named, *args: Any, **kwargs: Any) -> None:

@@ -11,7 +11,8 @@ _WIDTH = np.log(GRID[1] / GRID[0]) / np.sqrt(12.0)  # of a step of the grid, rel
 _STEPS, _FEW_STEPS, _TOLERANCE = 60, 5, 1e-4
 _COUNT = 1e-3  # of items that each attraction has at least, in each group
 _GROUPS, _MEMBERS = 8, 50  # of items, and the least number in a group
-_ROWS = 1 << 16  # at once
+# Rows that are summed at once.
+_ROWS = 1 << 16
 _SURE = 1e-6  # least probability of what happened
 _NEWTON_STEPS, _NEWTON_TOLERANCE = 50, 2e-4
 _LONGEST = 2.0  # of a step of Newton's method
@@ -134,9 +135,10 @@ class Additive:
         self.starts = np.searchsorted(cells.item, np.arange(0, self.log.num_items, _ITEMS))
         mean = self.log.clicks.sum() / self.log.shown.sum()
         start = np.log(np.maximum(mean, _LEAST) / np.maximum(1.0 - mean, _LEAST))
-        self.places = np.full(cells.num_pools, start)  # b
-        self.means = np.zeros(self.of_group.shape[1])  # m
-        self.items = np.zeros(self.log.num_items)  # d
+        # These are the b, m and d of the model.
+        self.places = np.full(cells.num_pools, start)
+        self.means = np.zeros(self.of_group.shape[1])
+        self.items = np.zeros(self.log.num_items)
         self.variance = 1.0
 
     def fit(self, weights: Floats) -> None:

@@ -117,7 +117,8 @@ def labels(
         posterior = _posterior(log, examined, false)
         label = refined(posterior, per_item(clicks), seen)
     if correction == "doubly_robust":
-        divisor = np.maximum(np.maximum(seen, least * shown), _LEAST)  # some are never examined
+        # Some items are never examined, so the divisor has a lower bound.
+        divisor = np.maximum(np.maximum(seen, least * shown), _LEAST)
         if regression is not None:
             label[log.items] = _rows(log, "regression", numbers("regression", regression))
         label = label + (per_item(clicks) - seen * label) / divisor

@@ -18,7 +18,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _UNITS = 1000
 _SINGLE = 10  # positions that are never pooled
-_CLICKS = 20  # of a pool
+# Clicks that a pool of positions needs.
+_CLICKS = 20
 _SPAN = 0.05  # of a pool, relative to its first position
 
 
@@ -170,7 +171,7 @@ class Log:
         item_ids, pairs = ids("item")
         pairs += self.queries * len(item_ids)
         pairs, self.items = _distinct(pairs)
-        self.item_ids = item_ids[pairs % len(item_ids)]  # of each pair
+        self.item_ids = item_ids[pairs % len(item_ids)]
         self.query_of_item: Integers = pairs // len(item_ids)
         self.shown = np.full(len(table), shown)
 

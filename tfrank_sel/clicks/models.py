@@ -179,7 +179,8 @@ class _Places:
     def __init__(self, log: Log, model: str) -> None:
         self.log, self.model, self.prior = log, model, Attractions(log)
         self.additive = Additive(log) if model == "additive" else None
-        self.posterior: Floats | None = None  # of the first fit
+        # The first fit sets the posterior.
+        self.posterior: Floats | None = None
 
     def table(self, weights: Floats) -> Floats:
         """Probability of a click at each pool of positions by attraction, `[pools, grid]`."""

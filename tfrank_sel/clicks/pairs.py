@@ -7,7 +7,8 @@ import numpy as np
 
 from tfrank_sel.clicks.log import Floats, Integers, Log
 
-_AT_ONCE = 1 << 24  # numbers
+# Numbers that are held in memory at once.
+_AT_ONCE = 1 << 24
 
 
 def groups(log: Log) -> list[list[int]]:

@@ -166,7 +166,8 @@ def joined_credits(
     won: dict[str, set[tuple[str, float]]] = {}  # clicked items; a session may have several lines
     queries: dict[str, str] = {}
     kind = ""
-    teams: dict[str, float] = {}  # of search configurations
+    # The keys are search configurations.
+    teams: dict[str, float] = {}
     torn: list[Rejected] = []  # by servers that were stopped, or wrote one log at once
     lines = 0
     for place, row in formats.dicts(logs, (), "jsonl", torn):
@@ -175,7 +176,8 @@ def joined_credits(
             kind = kind or next((x for x in ("hits", "credits") if x in row), "teams")
             session = identifier(place, "session", row["session"])
             if kind == "hits":
-                # ABTestSearchTransportAction.mapHit, search-relevance#511
+                # The plugin writes hits so: ABTestSearchTransportAction.mapHit,
+                # search-relevance#511.
                 items = [identifier(place, "_id", x["_id"]) for x in row["hits"]]
                 name = "_search_configuration_id"
                 of = [identifier(place, name, x[name]) for x in row["hits"]]

@@ -70,10 +70,12 @@ def uniform(column: Any) -> Any:
         items = list(column) if column.ndim > 1 else column
     try:
         return pa.array(items)
-    except OverflowError:  # more than 63 bits
+    except OverflowError:
+        # Integers of more than 63 bits need the unsigned type.
         return pa.array(items, pa.uint64())
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array(items, from_pandas=True)  # with pandas' NA
+        # Only this way does Arrow read the NA of pandas as null.
+        return pa.array(items, from_pandas=True)
 
 
 def _alike(column: Any) -> Any:
@@ -124,7 +126,8 @@ def text(value: Any) -> str | None:
     try:
         as_text = value if isinstance(value, str) else spelled(str(value))
         as_text.encode()
-    except UnicodeError:  # half a surrogate pair
+    except UnicodeError:
+        # Half a surrogate pair has no UTF-8.
         return f"{INVALID}{value!r}"
     except ValueError:  # more digits than Python writes
         return f"{INVALID}an integer of {value.bit_length()} bits"

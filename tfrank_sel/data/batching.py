@@ -23,7 +23,8 @@ Parse = Callable[..., dict[str, Any]]
 # Maps labels `[batch_size, longer]`, NaN at padding, and a number of items to the positions of
 # the items to keep, `[batch_size, number of items]`.
 Truncation = Callable[[tf.Tensor, int], tf.Tensor]
-_FILES = 8  # read at once
+# Number of files that are read at once.
+_FILES = 8
 _RUN = 16  # lists of a file that come together
 PADDING = {"features": 0.0, "texts": "", "mask": False, "labels": float("nan"), "weights": 0.0}
 
@@ -512,7 +513,8 @@ def in_memory(
     ragged = {
         name: tf.RaggedTensor.from_row_lengths(values, sizes) for name, values in parts.items()
     }
-    dataset = tf.data.Dataset.from_tensor_slices(ragged).map(dict)  # to plain tensors
+    # The `map` turns ragged slices into plain tensors.
+    dataset = tf.data.Dataset.from_tensor_slices(ragged).map(dict)
     if shuffle:
         dataset = dataset.shuffle(len(lists), seed=seed, reshuffle_each_iteration=True)
     dataset = dataset.bucket_by_sequence_length(

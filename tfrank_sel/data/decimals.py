@@ -142,7 +142,8 @@ def _eight(words: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 _EXPONENT = re.compile(rb"(?<![0-9.])[0-9]+(?:\.[0-9]+)?e[+-]?[0-9]{1,2}(?=\s|$)")
-_PART = 1 << 16  # bytes
+# Number of bytes that are parsed at once.
+_PART = 1 << 16
 _U = np.uint64
 _POWERS = 10 ** np.arange(19, dtype=_U)
 _EXACT = _U(2**53)  # float64 holds every integer up to here

@@ -8,7 +8,8 @@ from typing import IO, Any
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import rejection
 
-PART = 64 << 20  # bytes for one worker
+# Number of bytes that one worker reads.
+PART = 64 << 20
 COMPRESSED = (".gz", ".bz2", ".zst")
 _BUFFER = 1 << 20
 

@@ -25,7 +25,8 @@ from tfrank_sel.data.spec import FeatureSpec, narrow
 from tfrank_sel.data.writing import field, head
 from tfrank_sel.refusals import received
 
-_FLOAT = 4  # bytes
+# A float32 takes 4 bytes.
+_FLOAT = 4
 # parts of a list, which may be absent
 _FLOATS = tf.io.FixedLenFeature([], tf.string, "")
 _RAGGED = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)

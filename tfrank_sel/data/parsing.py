@@ -25,7 +25,8 @@ from tfrank_sel.refusals import refusal
 IntLike: TypeAlias = int | tf.Tensor | None
 
 _SAMPLE = 32  # items that are compared first
-_FLOAT = 4  # bytes
+# A float32 takes 4 bytes.
+_FLOAT = 4
 
 
 def parse_elwc(
@@ -478,7 +479,8 @@ def _starts(item: tf.Tensor, header: bytes, before: list[bytes]) -> tuple[tf.Ten
     starts = tf.cast(tf.where(is_end)[:, 0], tf.int32) + len(end)
     begins = tf.concat([[len(header)], starts + _FLOAT], axis=0)[:-1]
     between = tf.strings.substr(tf.fill(tf.shape(starts), item), begins, starts - begins)
-    matches = between[:, None] == tf.constant(before)  # [starts, features]
+    # The shape is `[starts, features]`.
+    matches = between[:, None] == tf.constant(before)
     are_known = tf.strings.substr(item, 0, len(header)) == header
     are_known &= tf.reduce_all(tf.reduce_sum(tf.cast(matches, tf.int32), axis=0) == 1)
     return tf.reduce_sum(tf.where(matches, starts[:, None], 0), axis=0), are_known
@@ -492,7 +494,8 @@ def _decode(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         output_types=[tf.string, tf.string],
         descriptor_source=_DESCRIPTOR,
     )
-    sizes = sizes[:, 0]  # of the examples
+    # The first column holds the sizes of the examples.
+    sizes = sizes[:, 0]
     longest = tf.reduce_max(sizes)  # when all are empty, the operation pads to one item
     return examples[:, :longest], tf.strings.reduce_join(context, axis=1), sizes
 

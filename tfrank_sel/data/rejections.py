@@ -25,7 +25,8 @@ class InputError(ValueError):
     _tagged_with_step = True  # Beam adds the name of a step to the text of others
 
     def __init__(self, place: str, reason: str, *more: str) -> None:
-        reason = " ".join(reason.splitlines())  # of other libraries
+        # Reasons of other libraries may have several lines.
+        reason = " ".join(reason.splitlines())
         shown = kept.text_with_addresses
         if shown(place) != place:
             place, reason = shown(kept.address(place)), shown(reason)

@@ -157,7 +157,8 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
         except _NOT_ARROW:
             for position, value in enumerate(column):
                 _check_type(name, _alone(value), feature, position, value)
-            array = arrays.array(column)  # of several types
+            # A column of several types is converted value by value.
+            array = arrays.array(column)
         if pa.types.is_temporal(array.type):
             _check_times(name, column, array)
     first = pa.compute.index(array.is_valid(), True).as_py()
@@ -175,7 +176,8 @@ def _alone(value: Any) -> Any:
     """Returns a value as an Arrow array; None if it cannot be one."""
     with contextlib.suppress(*_NOT_ARROW):
         return arrow_types.arrow().array([value], from_pandas=True)
-    return arrays.array([value]) if isinstance(value, int) else None  # beyond 64 bits
+    # Integers beyond 64 bits have no Arrow type.
+    return arrays.array([value]) if isinstance(value, int) else None
 
 
 def _check_type(name: str, array: Any, feature: Feature | None, position: int, value: Any) -> None:

@@ -82,7 +82,8 @@ class Sequences:
             raise rejection(place, "expected interactions", "no rows")
         user_ids, users = arrays.encoded(table["user"])
         item_ids, items = arrays.encoded(table["item"])
-        order = np.lexsort((table["time"], users))  # stable
+        # The sort is stable: equal times keep the order of the table.
+        order = np.lexsort((table["time"], users))
         items = (items[order] + 1).astype(np.int32)
         return cls(user_ids, item_ids, users[order], items, _seconds(table["time"][order]))
 

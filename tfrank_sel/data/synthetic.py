@@ -11,7 +11,7 @@ from tfrank_sel.refusals import refusal
 
 # Shares of the grades 0 to 4, about those of a web search set.
 _GRADE_SHARES = (0.52, 0.26, 0.14, 0.06, 0.02)
-# Of the click log.
+# The number of brands and of tags, and the devices, of the click log.
 _BRANDS, _TAGS, _DEVICES = 200, 30, ("desktop", "phone", "tablet", "tv")
 
 

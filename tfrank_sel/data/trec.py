@@ -100,12 +100,14 @@ def opened(path: str | pathlib.Path) -> Iterator[IO[str]]:
         raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
 
 
-@functools.lru_cache  # grades are few
+# There are few different grades, so a cache saves their parsing.
+@functools.lru_cache
 def _integer(text: str) -> int:
     value = arrays.number(text)
     if not value.is_integer():
         raise refusal("Expected an integer", text)
-    return int(text) if text.lstrip("+-").isdecimal() else int(value)  # which may be rounded
+    # A float may have been rounded from a larger integer.
+    return int(text) if text.lstrip("+-").isdecimal() else int(value)
 
 
 def _finite(text: str) -> float:

@@ -50,7 +50,8 @@ class CollectiveGroup(Group):
         # starts the server, and watches the other processes
         try:
             self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        except tf.errors.UnknownError as error:  # which names no address
+        except tf.errors.UnknownError as error:
+            # The error of TensorFlow names no address.
             address = cluster.addresses[self.rank]
             raise refusal("the address of this process must be free", address) from error
         replicas = self._strategy.num_replicas_in_sync
@@ -117,7 +118,8 @@ class CollectiveGroup(Group):
         """Returns the stacked arrays of all processes, which have the same shape."""
         if not values.size:
             return np.empty((self.size, *values.shape), values.dtype)
-        octets = np.frombuffer(values.tobytes(), np.uint8)  # of any dtype
+        # Bytes carry values of any dtype.
+        octets = np.frombuffer(values.tobytes(), np.uint8)
         words = np.pad(octets, (0, -len(octets) % 4)).view(np.float32)
         with tf.device(self._device):
             gathered = tf.raw_ops.CollectiveGatherV2(

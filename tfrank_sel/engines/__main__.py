@@ -28,7 +28,8 @@ from tfrank_sel.features import Bool, Category, Feature, Hash, Number
 from tfrank_sel.launch import quiet
 from tfrank_sel.locks import created
 
-Name = Literal["opensearch", "o19s", "elasticsearch", "solr"]  # as in `export.search_engine`
+# These are the names of `export.search_engine`.
+Name = Literal["opensearch", "o19s", "elasticsearch", "solr"]
 Ranks = Literal["opensearch", "o19s", "elasticsearch", "solr", "vespa"]
 ENGINES: dict[Name, type[Engine]] = {
     "opensearch": Plugin,
@@ -102,7 +103,8 @@ def features(
     fields.check()
     keeps_absent = False
     if version is not None:
-        from tfrank_sel.engines.trees import Absent, ways_of  # which imports TensorFlow
+        # This import takes seconds, as it loads TensorFlow.
+        from tfrank_sel.engines.trees import Absent, ways_of
 
         keeps_absent = ways_of(engine, version) == {Absent.GOES_AS_NAMED}
     made = ENGINES[engine].features(fields, parameter, keeps_absent=keeps_absent)
@@ -259,7 +261,8 @@ def verify(
     correlation, difference, tolerance = logged.agreement(queries, found.scores, ours)
     compared = f"rank correlation {correlation:.6f}, largest difference {difference:.2g}"
     print(f"{len(found.rows)} documents: {compared}")
-    if not (correlation == 1.0 and difference <= tolerance):  # NaN is neither
+    # NaN fails both comparisons.
+    if not (correlation == 1.0 and difference <= tolerance):
         expected = f"rank correlation 1 and a difference of at most {tolerance:.2g}"
         raise refusal(f"{name} must score as {model}: {expected}", compared)
     if len(found.rows) < least * len(judged):

@@ -13,8 +13,10 @@ from tfrank_sel.refusals import received, refusal
 
 T = TypeVar("T")
 AUTHORIZATION = "TFRANK_SEL_ENGINE_AUTHORIZATION"  # the value of the header, such as Basic dXNl...
-PATIENCE = 120.0  # seconds
-_SHOWN = 100  # characters of an answer
+# Seconds to wait for an answer.
+PATIENCE = 120.0
+# Number of characters of an answer that an error shows.
+_SHOWN = 100
 
 
 class Connection:

@@ -23,7 +23,8 @@ from tfrank_sel.data.table import Table, shown
 from tfrank_sel.data.trec import FileError, read_qrels
 from tfrank_sel.refusals import received
 
-_PAIR = ("query", "docid")  # columns of Quepid's CSV
+# Quepid's CSV files have these columns.
+_PAIR = ("query", "docid")
 _FORMULA = tuple(f" {x}" for x in "-=+@")  # Quepid puts a blank before these
 _ROLES = {role: role for role in ("query", "item", "judge", "rating")}
 _UNKNOWN = "Unknown"  # Quepid's name of a judge without one

@@ -19,7 +19,8 @@ from tfrank_sel.refusals import received, refusal
 
 Floats = NDArray[np.float64]
 TOLERANCE = 1e-5  # of the largest score, or of 1
-PAGE = 100  # documents of a request
+# Number of documents that one request asks for.
+PAGE = 100
 
 
 class Found(NamedTuple):

@@ -74,7 +74,8 @@ def _told() -> Callable[[fitting.MemberFit], None]:
     return tell
 
 
-CUTOFF = 10  # of NDCG
+# The rank at which NDCG is cut off.
+CUTOFF = 10
 
 
 class GraphScorer:

@@ -17,7 +17,8 @@ from tfrank_sel.ops import catalogue
 from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
-    from tfrank_sel.models.als import RGFactorizer  # loads Numba
+    # This import loads Numba, so it waits for its use.
+    from tfrank_sel.models.als import RGFactorizer
 
 
 def next_items(

@@ -30,7 +30,8 @@ from tfrank_sel.refusals import received, refusal
 
 GRAPH = "saved_model.pb"
 CONFIGURATION = "models.config"
-KIND = "SavedModel"  # of a version's digests
+# The kind that the digests of a version name.
+KIND = "SavedModel"
 STABLE, CANARY, PREVIOUS = _OWN = "stable", "canary", "previous"
 _WITHDRAWN, _REMOVED = "rolled-back-", ".removed-"  # before the number of a version
 _PATIENCE = 60.0  # seconds to wait for another publication to a folder of models
@@ -474,7 +475,8 @@ class Releases:
         entry.ClearField("model_type")  # an older form of the platform; servers refuse both
         entry.model_platform = entry.model_platform or "tensorflow"
         configuration, text = self._read()
-        if entry == (found := self._entry(configuration)):  # also its comments stay
+        # A file that needs no change is not written, so that its comments stay.
+        if entry == (found := self._entry(configuration)):
             return
         gone = {*found.version_labels} - {*entry.version_labels, *_OWN}
         found.CopyFrom(entry)

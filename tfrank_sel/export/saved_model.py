@@ -38,7 +38,8 @@ pad_variable_length_inputs: false
 """
 WARM_UP = f"{FOLDER}/tf_serving_warmup_requests"
 WARM_UP_REQUESTS = 1000  # at most, in all servers
-_CHUNK = 1 << 24  # bytes
+# Number of bytes that are read at once.
+_CHUNK = 1 << 24
 # The oldest server for exported models, and the operations of TensorFlow 2.20 and 2.21 that it does
 # not have: the difference of `dir(tf.raw_ops)`.
 _SERVER = "2.19.1"
@@ -108,7 +109,8 @@ def checked(
 
     @functools.wraps(endpoint)
     def call(*arguments: Any) -> dict[str, "tf.Tensor"]:
-        pairs = zip(arguments, taken, strict=False)  # the others have defaults
+        # Arguments beyond the declared ones have defaults.
+        pairs = zip(arguments, taken, strict=False)
         shaped = [
             x if isinstance(x, dict) or x.dtype == tf.bool else tf.ensure_shape(x, spec.shape)
             for x, spec in pairs
@@ -203,8 +205,10 @@ def write_warm_up(
 
 
 def _prediction_log(signature: str, inputs: Mapping[str, np.ndarray]) -> bytes:
-    request = field(1, field(3, signature.encode()))  # model_spec { signature_name }
+    # In the text format: `model_spec { signature_name }`.
+    request = field(1, field(3, signature.encode()))
     for name, array in inputs.items():
         tensor = tf.make_tensor_proto(array).SerializeToString()
         request += field(2, field(1, name.encode()) + field(2, tensor))
-    return field(6, field(1, request))  # predict_log { request }
+    # In the text format: `predict_log { request }`.
+    return field(6, field(1, request))

@@ -217,7 +217,8 @@ class ElementaryLink(Link, kw_only=True):
     shift: float = 0.0
 
     phi_domain: ClassVar[Interval] = LINE
-    ends_belong: ClassVar[bool] = False  # to the domain
+    # Whether the ends belong to the domain.
+    ends_belong: ClassVar[bool] = False
     phi_is_odd: ClassVar[bool] = False
     phi_rises_from: ClassVar[float] = -math.inf
 

@@ -266,7 +266,8 @@ class CompositeSigmoid(Link):
 
     def slope(self, s: Tensor) -> Tensor:
         log_odds, q = self._log_odds(s), self.scaling(s)
-        spread = q * (bregman.sigmoid(-log_odds) * q / self.gamma)  # equation B.1
+        # Equation B.1 of the paper.
+        spread = q * (bregman.sigmoid(-log_odds) * q / self.gamma)
         return bregman.sigmoid(log_odds) * (self.scaling.slope(s) + spread)
 
     def probability(self, s: Tensor) -> Tensor:
@@ -307,7 +308,8 @@ class CompositeSigmoid(Link):
                 return upstream * self.scaling(z) * change, -upstream * self._log_odds(z) * spread
 
             at_z, p = self._log_odds(z), self.probability(s)
-            rest = bregman.sigmoid(-self._log_odds(s))  # 1 - p
+            # The complement 1 - p, without cancellation.
+            rest = bregman.sigmoid(-self._log_odds(s))
             value = p * bregman.softplus(-at_z) + rest * bregman.softplus(at_z)
             return self.gamma * value, gradient
 

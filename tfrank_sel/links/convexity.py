@@ -61,7 +61,8 @@ def sigmoid_margin(scaling: Link, gamma: float, offset: float = 0.0) -> float:
             lift = q * q / (1.0 + np.exp(odds)) / gamma
             return np.where(np.isinf(lift), 1.0, (slope + lift) / (np.abs(slope) + lift))
 
-    if np.isnan(margin(np.zeros(1))):  # the slope is infinite
+    # The margin is NaN if the slope at 0 is infinite.
+    if np.isnan(margin(np.zeros(1))):
         return -1.0
     t = np.logspace(-8.0, 4.0, 4801)
     for _ in range(4):  # each grid covers the neighbourhood of the previous minimum
@@ -145,7 +146,8 @@ def _last_true(holds: Callable[[float], bool]) -> float:
         return 0.0
     if holds(math.exp(high)):
         return math.inf
-    for _ in range(40):  # to ten digits
+    # Forty halvings give ten digits.
+    for _ in range(40):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if holds(math.exp(middle)) else (low, middle)
     return math.exp(low)

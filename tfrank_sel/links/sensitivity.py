@@ -353,7 +353,8 @@ def _best_list(link: CompositeSoftmax, s: Array, w: Array) -> Array:
         return evaluate(link, c[np.newaxis])[0] - target
 
     target = w @ evaluate(link, s)
-    exact = 32.0 * np.finfo(np.float64).eps * np.max(np.abs(target))  # rounding error
+    # Differences up to this bound are rounding errors.
+    exact = 32.0 * np.finfo(np.float64).eps * np.max(np.abs(target))
     c = w @ s
     gradient = gap(c)
     for _ in range(200):

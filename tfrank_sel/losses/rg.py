@@ -201,7 +201,8 @@ def _moments_of_one(classes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Te
 
         def gradient(of_mean: Tensor, of_half: Tensor, of_own: Tensor) -> Tensor:
             of_own = tf.where(one_class.are_there(classes, scores), of_own, 0.0)
-            gaps, _ = centred(scores)  # again, for second derivatives
+            # The gradient computes the gaps again, so that it has a derivative itself.
+            gaps, _ = centred(scores)
             slopes = (of_half / size)[:, tf.newaxis] * gaps
             slopes += ((of_mean - of_own - of_half * rest) / size)[:, tf.newaxis]
             return one_class.add(slopes, classes, of_own)
@@ -225,7 +226,8 @@ def _moments(vectors: Tensor, shares: Tensor) -> tuple[tuple[Tensor, Tensor], ob
 
     def gradient(of_mean: Tensor, of_covariance: Tensor) -> tuple[Tensor, None]:
         both = of_covariance + tf.transpose(of_covariance)
-        centre = tf.reduce_sum(shares * vectors, axis=0)  # again, for second derivatives
+        # The gradient computes the centre again, so that it has a derivative itself.
+        centre = tf.reduce_sum(shares * vectors, axis=0)
         return shares * (tf.matmul(vectors - centre, both) + of_mean), None
 
     return (mean, covariance), gradient

@@ -94,7 +94,8 @@ class SoftSelection(NamedTuple):
     def maximum(self, x: Tensor) -> Tensor:
         tau = tf.cast(self.tau, x.dtype)
         top = tf.reduce_max(x, axis=-1, keepdims=True)
-        top = tf.stop_gradient(tf.where(top > -math.inf, top, 0.0))  # it cancels
+        # The largest score cancels, so its gradient is stopped.
+        top = tf.stop_gradient(tf.where(top > -math.inf, top, 0.0))
         total = tf.reduce_sum(tf.exp((x - top) / tau), axis=-1)
         some = total > 0.0
         logs = top[..., 0] + tau * tf.math.log(tf.where(some, total, 1.0))

@@ -61,7 +61,8 @@ class ListwiseMetric(Measure, keras_versions.Mean):
 
     averaging: Averaging = field(default=ALL_LISTS, kw_only=True)
 
-    weighs_items: ClassVar[bool] = True  # see Worth
+    # `Worth` says what this changes.
+    weighs_items: ClassVar[bool] = True
     weighs_pairs: ClassVar[bool] = False  # whether a pair has the weights of both items
     pooled: ClassVar[bool] = False
     _direction: ClassVar[str] = "up"  # better values, as callbacks of Keras read it; or "down"

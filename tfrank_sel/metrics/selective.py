@@ -242,7 +242,8 @@ def by_region(
     if len(bounds) == 2 or not all(low < high for low, high in regions):
         raise refusal("`edges` must be non-empty and strictly increasing", edges=list(edges))
     words = {x: f"{x:g}" for x in bounds}
-    if len({*words.values()}) < len(words):  # equal in six digits
+    # Bounds that are equal in six digits need all their digits.
+    if len({*words.values()}) < len(words):
         words = {x: repr(x).removesuffix(".0") for x in bounds}
     made: list[ListwiseMetric] = []
     for low, high in regions:

@@ -24,7 +24,8 @@ CONFIDENCE = 0.95
 
 _DRAWN = 2**17  # weights drawn at once: these fit into a cache
 _CHUNK, _SIGNS = 1024, 2**24  # queries with signs at once, and their signs
-_STEP = np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64
+# The increment of SplitMix64.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 # P(count <= 0), P(count <= 1), ... of a Poisson count: the number of these up to u is a draw
 _UPTO = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(18)])[:-1]

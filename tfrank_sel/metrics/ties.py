@@ -113,7 +113,7 @@ class Shuffled(Ties):
         bits = tf.bitcast(tf.cast(scores, tf.float32), tf.int32)
         # a sum, whatever the order of the items; padding adds 0, which is what 0 is scrambled to
         of_list = tf.reduce_sum(_scrambled(tf.where(mask, bits, 0)), axis=-1, keepdims=True)
-        # counted without padding
+        # Positions are counted without padding, so that padding changes no rank.
         place = tf.cumsum(tf.cast(mask, tf.int32), axis=-1)
         drawn = _scrambled(_scrambled(of_list + self.seed) + place)
         # floats hold 24 bits exactly; items tied in these bits keep the order of the list
@@ -243,7 +243,8 @@ class Ranks:
     def _held(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, int | None]:
         held = retrieved(self.scores, self.mask)
         x = tf.cast(x, self.scores.dtype)
-        nowhere = tf.constant(float("nan"), self.scores.dtype)  # equal to no score
+        # NaN is equal to no score.
+        nowhere = tf.constant(float("nan"), self.scores.dtype)
         return (
             tf.where(held, x, tf.zeros_like(x)),
             tf.where(held, self.scores, nowhere),

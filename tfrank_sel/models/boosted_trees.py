@@ -22,7 +22,8 @@ _KIND = {"trainable": False, "initializer": "zeros", **FULL_PRECISION}
 
 
 ZERO = 1e-35  # up to this a feature counts as 0, as in LightGBM
-_INFINITE = 1e300  # in LightGBM's files
+# LightGBM's files write this number for infinity.
+_INFINITE = 1e300
 
 
 class Split(NamedTuple):

@@ -13,7 +13,8 @@ from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import features_and_mask, inputs_of
 from tfrank_sel.refusals import refusal
 
-Score = Callable[[dict[str, tf.Tensor], tf.Tensor], tf.Tensor]  # of values and mask
+# Scores of the items of a list, from its features and its mask.
+Score = Callable[[dict[str, tf.Tensor], tf.Tensor], tf.Tensor]
 
 PAIRS = 8  # of orders of the features, each with its reverse
 CELLS = 1 << 21  # values of items that are scored at once
@@ -115,7 +116,8 @@ def contributions(
     places = np.argsort(np.stack([orders, orders[:, ::-1]], axis=1)).reshape(-1, count)
     places = tf.constant(places, tf.int32)
     pair = _checked(pair, mask)
-    cells = tf.shape(mask)[1] * count  # of a list
+    # The number of items of a list times its columns.
+    cells = tf.shape(mask)[1] * count
     at_once = tf.clip_by_value(CELLS // tf.maximum(cells, 1), 1, count + 1)
 
     def of_list(parts: Any) -> tuple[tf.Tensor, tf.Tensor]:

@@ -207,7 +207,8 @@ def _platt(scores: Array, labels: Array, weights: Array) -> tuple[float, float]:
     centre, width = scores.mean(), scores.std()
     x = np.stack([(scores - centre) / width, np.ones_like(scores)])
     ones, zeros = weights @ labels, weights @ (1.0 - labels)
-    high, low = (ones + 1.0) / (ones + 2.0), 1.0 / (zeros + 2.0)  # Platt's prior
+    # Platt's prior keeps the targets away from 0 and 1.
+    high, low = (ones + 1.0) / (ones + 2.0), 1.0 / (zeros + 2.0)
     targets = low + labels * (high - low)
 
     def loss(log_odds: Array) -> float:

@@ -203,7 +203,8 @@ class SequenceEncoder(Configurable, keras.Model):
             raise refusal("`k` must be positive", k=k)
         if isinstance(histories, tf.RaggedTensor):
             histories = histories.to_tensor()
-        seen = tf.pad(tf.cast(histories, tf.int32), [[0, 0], [1, 0]])  # at least one position
+        # The extra position leaves no history empty.
+        seen = tf.pad(tf.cast(histories, tf.int32), [[0, 0], [1, 0]])
         order = tf.argsort(tf.cast(seen > 0, tf.int32), axis=1, stable=True)
         recent = tf.gather(seen, order, batch_dims=1)[:, -self.max_length :]
         states = tf.cast(self(recent, training=False)[:, -1], tf.float32)

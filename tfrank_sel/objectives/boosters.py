@@ -52,7 +52,8 @@ class Measured:
             self._evaluate = compilation.graph(measure.evaluate)
 
     def __deepcopy__(self, memo: Any) -> "Measured":
-        return self  # a function, as `Derivatives`
+        # Like a function, it is copied as itself: see `Derivatives`.
+        return self
 
     def __reduce__(self) -> tuple[type["Measured"], tuple[Any, ...]]:
         return type(self), (self.metric,)

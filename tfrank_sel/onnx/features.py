@@ -166,7 +166,8 @@ def _standing(graph: Graph, x: str, is_item: str) -> list[str]:
 
 def _less_more(graph: Graph, x: str, is_item: str, size: str) -> str:
     """The number of items below less the number above, by sorting; float64."""
-    x = graph("Where", is_item, x, np.float32(np.finfo(np.float32).max))  # padding sorts last
+    # The largest number makes padding sort last.
+    x = graph("Where", is_item, x, np.float32(np.finfo(np.float32).max))
     rows = graph("Transpose", x, perm=[0, 2, 1])
     shape = graph("Shape", rows)
     count = graph("Slice", shape, indices(2), indices(3))

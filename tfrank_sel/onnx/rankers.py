@@ -76,7 +76,8 @@ def _features(graph: Graph, model: Any) -> Any:
         parts = (getattr(inner, name, None) for name in ("preparation", "model", "members"))
         inside = next((part for part in parts if part is not None), None)
         if inside is None:
-            graph.layer(inner)  # raises the error
+            # A layer without a rule raises the error here.
+            graph.layer(inner)
         inner = inside[0] if isinstance(inside, list) else inside
     if isinstance(inner, models.Preparation) and inner.features:
         return features.inputs(graph, inner._types)
@@ -128,7 +129,7 @@ def _looked_up(graph: Graph, model: Any, x: str) -> str:
     """Replaces the integers of each item by their embeddings."""
     if not model.embeddings:
         return x
-    # places from the end
+    # Columns of embeddings are counted from the end.
     place = -sum(count for count, _, _ in model.embeddings)
     parts = [graph("Slice", x, indices(0), indices(place), indices(-1))]
     for (count, _, _), layer in zip(model.embeddings, model._embeddings, strict=True):

@@ -83,7 +83,8 @@ def relative_entropy(p: Tensor, q: Tensor, d: Tensor) -> Tensor:
     part of an item in `KL(p || q)`.
     """
     near = tf.clip_by_value(d, -NEAR, NEAR)
-    series = 1.0 + near * (1.0 / 3.0) * (1.0 + near * 0.25 * (1.0 + near * 0.2))  # to 10 digits
+    # The series has ten digits near 0.
+    series = 1.0 + near * (1.0 / 3.0) * (1.0 + near * 0.25 * (1.0 + near * 0.2))
     return tf.where(d == near, 0.5 * p * tf.square(near) * series, q - p - p * d)
 
 

@@ -42,7 +42,8 @@ def best_unseen(
         if isinstance(seen, tf.RaggedTensor):
             of_states = seen[first : first + size]
             rows, numbers = tf.cast(of_states.value_rowids(), tf.int32), of_states.values
-        else:  # XLA knows its size
+        else:
+            # XLA knows the size of a dense tensor.
             shape = [size, tf.shape(seen)[1]]
             rows = tf.reshape(tf.broadcast_to(tf.range(size)[:, tf.newaxis], shape), [-1])
             numbers = tf.reshape(tf.slice(seen, [first, 0], shape), [-1])
@@ -104,6 +105,7 @@ def _first(
         step,
         start,
         shape_invariants=(tf.TensorShape([]), either, either),
-        parallel_iterations=1,  # one part in memory
+        # One iteration at a time holds one part in memory.
+        parallel_iterations=1,
     )
     return numbers, scores

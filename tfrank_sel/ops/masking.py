@@ -183,7 +183,8 @@ def _exponentials(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     The sum of all is the sum below the top and the number of items tied at the top (at least 1).
     """
     x = tf.where(mask, x, tf.constant(float("-inf"), x.dtype))
-    top = tf.maximum(tf.reduce_max(x, axis=-1, keepdims=True), x.dtype.min)  # for no item: finite
+    # The lower bound keeps a list without items finite.
+    top = tf.maximum(tf.reduce_max(x, axis=-1, keepdims=True), x.dtype.min)
     centred = x - top
     exp = tf.exp(centred)
     below = centred < 0.0

@@ -55,7 +55,8 @@ def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> ProductPlan:
     above = min(reach, max(size - k, 0) + 1) if list_size else reach
     costs = {}
     for lanes in LANES:
-        items = -(-size // (lanes * FACTORS)) * FACTORS  # of a lane
+        # The number of items of a lane, rounded up to whole factors.
+        items = -(-size // (lanes * FACTORS)) * FACTORS
         most = min(items, k + above) if list_size else k + above
         degree = min(most, _degree_for(k / lanes, 1e-19 if double else 1e-10))
         # Measured: a step and an item cost as much as 7 coefficients, and narrow lanes more

@@ -126,7 +126,8 @@ def _in_range(x: Tensor) -> Tensor:
 def _key(scores: Tensor) -> Tensor:
     """Replaces NaN and -inf by the lowest number, above padding, and -0 by 0."""
     lowest = tf.constant(scores.dtype.min, scores.dtype)
-    key = tf.where(scores > lowest, scores, lowest)  # NaN fails the comparison
+    # NaN fails the comparison, and so sorts last.
+    key = tf.where(scores > lowest, scores, lowest)
     return tf.where(key == 0.0, tf.zeros_like(key), key)  # XLA sorts -0 below 0
 
 

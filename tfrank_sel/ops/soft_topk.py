@@ -195,7 +195,8 @@ def _steps(scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor)
     )
     # relative to the nearest score, since the digits of b are those of its height
     distance, slots = (
-        tf.pad(x, [[0, 0], [0, 1]], constant_values=scores.dtype.max)  # for lists without slots
+        # The extra column serves lists without slots.
+        tf.pad(x, [[0, 0], [0, 1]], constant_values=scores.dtype.max)
         for x in (tf.where(mask, tf.abs(scores - b), scores.dtype.max), scores)
     )
     centre = tf.gather(slots, tf.argmin(distance, axis=1)[:, tf.newaxis], batch_dims=1)

@@ -150,7 +150,7 @@ def _centre_below(x: Tensor, high: Tensor, k: int, inverse_scale: Tensor) -> Ten
     above = x > high[:, tf.newaxis]
     odds = tf.exp(tf.minimum(x - high[:, tf.newaxis], 0.0) * inverse_scale)
     below = tf.where(~above, odds, 0.0)
-    # at least 1/2
+    # The rest is at least 1/2, since at most `k - 1` scores are above.
     rest = k - 0.5 - _count(above, x.dtype)
     return high + _log(tf.reduce_sum(below, axis=1) / rest) / inverse_scale
 
@@ -290,8 +290,10 @@ class _Forward(NamedTuple):
     """Results of the forward pass for the gradient; all but `inverse_scale` are per list."""
 
     kth: Tensor  # the soft score; -inf if there are too few items
-    t: Tensor  # the centre
-    top: Tensor  # the largest score
+    # The centre of the symmetric function.
+    t: Tensor
+    # The largest score of each list.
+    top: Tensor
     series: Series
     inverse_scale: Tensor
 

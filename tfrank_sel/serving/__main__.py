@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # of the server that receives the requests
 Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
 ModelName = Annotated[str, typer.Option(help="Name of the model on the server.")]
-# of a release
+# The folder and the name of a release.
 Folder = Annotated[
     str, typer.Option(help="Folder or URL of all served models, which holds models.config.")
 ]

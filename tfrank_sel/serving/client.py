@@ -82,7 +82,8 @@ class Ranker(Checked):
         try:
             inputs = input_features.of_model(signature, self._manifest)
         except ValueError as error:
-            if self._manifest:  # of another model
+            # The manifest belongs to another model.
+            if self._manifest:
                 raise
             raise self._refused(f"must declare its inputs: {error}") from error
         if inputs is None:

@@ -129,7 +129,8 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             except ServingError as error:
                 code, message = error.code, str(error)
             await context.abort(_STATUS_CODES[int(code)], message)
-            raise AssertionError  # `abort` raises
+            # `abort` raises, so this line is never reached.
+            raise AssertionError
 
         return grpc.stream_unary_rpc_method_handler(handle)
 

@@ -69,7 +69,8 @@ class Metrics:
         except ServingError as error:
             code = error.code
             raise
-        except BaseException:  # the client went away
+        except BaseException:
+            # The client went away, which cancels its request.
             code = Code.CANCELLED
             raise
         finally:

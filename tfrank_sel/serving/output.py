@@ -64,7 +64,8 @@ class _Passed:
 
     def _write(self) -> None:
         while piece := self._waiting.get():
-            with contextlib.suppress(OSError):  # nobody will read it
+            # Nobody reads the output any more.
+            with contextlib.suppress(OSError):
                 while piece:
                     piece = piece[os.write(self._reader, piece) :]
 

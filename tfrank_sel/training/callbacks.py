@@ -108,7 +108,8 @@ class Stopwatch(keras.callbacks.Callback):
         return statistics.mean(self.seconds or self._seconds) / self._steps
 
 
-Variables = Sequence[Any]  # of Keras or TensorFlow
+# Variables of Keras or TensorFlow, which share no type.
+Variables = Sequence[Any]
 
 
 class Backup:

@@ -257,7 +257,8 @@ class Candidate(Checked):
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Creates a candidate from the result of `get_config`."""
         for module in config["modules"]:
-            pkgutil.resolve_name(module)  # to register the loss
+            # The import registers the loss.
+            pkgutil.resolve_name(module)
         losses = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
         return cls(
             losses[0] if len(losses) == 1 else losses,

@@ -336,7 +336,8 @@ def _fit(
         except ValueError as error:
             raise StartError(str(error)) from error
     if saved and log:
-        shutil.rmtree(log, ignore_errors=True)  # rewritten from the history
+        # The log is written again from the history.
+        shutil.rmtree(log, ignore_errors=True)
     board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
     stopping = keras.callbacks.EarlyStopping(
         "val_ndcg",

@@ -87,7 +87,7 @@ class Validation(keras.callbacks.Callback):
         sums, sizes = np.moveaxis(self._workers.total(self._sums(self._pass).numpy()), -1, 0)
         [[loss, *_], [val_loss, ndcg, mrr]] = (sums / np.where(sizes > 0.0, sizes, 1.0)).tolist()
         assert logs is not None
-        # for the subsequent callbacks
+        # Callbacks that follow read these values.
         logs.update({"loss": loss, "val_loss": val_loss, "val_ndcg": ndcg, "val_mrr": mrr})
 
 
@@ -228,7 +228,8 @@ def fit(
         initial_epoch=initial_epoch,
         steps_per_epoch=steps,
         callbacks=[averages, *callbacks],
-        shuffle=False,  # the lists are shuffled
+        # The dataset has shuffled the lists.
+        shuffle=False,
         verbose=verbose,
     )
 

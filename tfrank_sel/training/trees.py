@@ -16,10 +16,12 @@ from tfrank_sel.data.cache import LABELS, WEIGHTS, Cache
 from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.refusals import received
 
-LAMBDARANK = "lambdarank"  # LightGBM's own objective
-MOST = "num_iterations"  # maximum number of trees
+# The name of LightGBM's objective for ranking.
+LAMBDARANK = "lambdarank"
+# LightGBM's parameter for the maximum number of trees.
+MOST = "num_iterations"
 LEAF = "min_data_in_leaf"
-# parameters of LightGBM
+# Default values of LightGBM's parameters.
 DEFAULTS: Mapping[str, Any] = {
     MOST: 500,
     "learning_rate": 0.05,
@@ -35,7 +37,8 @@ DEFAULTS: Mapping[str, Any] = {
     "max_bin": 255,
     "num_threads": 0,  # by the size of the data
 }
-SMOOTHED = 20  # trees
+# Number of trees over which the curve is smoothed.
+SMOOTHED = 20
 PATIENCE = 50
 NUMBERS = 10_000_000  # features of items for each thread, fewer of which cost more than they save
 LONGEST = 10_000  # items of a list, for LightGBM's own objective

@@ -17,7 +17,8 @@ from tfrank_sel.refusals import refusal
 from tfrank_sel.trec import runs as trec
 
 ALL = "all"  # the slice of all queries
-MOST_SHOWN = 20  # differences in a `repr`
+# Number of differences that a `repr` shows.
+MOST_SHOWN = 20
 _HEAD = [
     *("metric", "slice", "queries", "A", "B", "A mean", "B mean", "B - A", "95 % interval"),
     *("p (rand.)", "p (t)", "B wins/ties/losses"),

@@ -37,7 +37,8 @@ from tfrank_sel.data.table import Table as Table, check, of_frame, readable
 from tfrank_sel.features import Feature as Feature, FeatureTypes
 from tfrank_sel.refusals import received, refusal
 
-Layout = Schema  # an earlier name
+# Code of earlier versions imports the schema by this name.
+Layout = Schema
 
 FORMATS: dict[str, type[Reader]] = {
     kind.name: kind

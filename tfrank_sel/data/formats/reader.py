@@ -18,7 +18,8 @@ from tfrank_sel.data.table import Table
 from tfrank_sel.features import Feature
 
 _T = TypeVar("_T")
-_BUFFER = 1 << 20  # bytes
+# Size of the buffer in bytes.
+_BUFFER = 1 << 20
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 

@@ -34,17 +34,20 @@ from tfrank_sel.features import (
 from tfrank_sel.refusals import received
 from tfrank_sel.spelling import spelled
 
-_FRAME = 16  # octets around a record
+# Number of bytes that a TFRecord file adds to a record.
+_FRAME = 16
 _TRACE = ("Graph execution error:", "Detected at node", "<stack traces")
 _SAMPLE = 100  # records from which the features are inferred
 # TensorFlow quotes invalid input, and fails to raise its error if that is not UTF-8.
 Unreadable = (tf.errors.OpError, UnicodeDecodeError)
 
 DTYPES = {"float_list": tf.float32, "int64_list": tf.int64, "bytes_list": tf.string}
-_Features = Mapping[str, Any]  # `tf.train.Feature` by name
+# Each value is a `tf.train.Feature`, which has no type of its own.
+_Features = Mapping[str, Any]
 _Parsed: TypeAlias = tuple[Sequence[_Features], _Features]  # of the items and of the query
 Kinds = dict[str, tuple[str, int]]  # kind of each feature, and its number of values
-_BATCH = 64  # records parsed at once
+# Number of records that are parsed at once.
+_BATCH = 64
 
 
 class RecordParser(NamedTuple):
@@ -108,7 +111,8 @@ def _read(found: Iterable[bytes], parser: RecordParser) -> Iterator[_Parsed]:
     for record in found:
         try:
             yield parser.features(record)
-        except (message.DecodeError, *Unreadable):  # `batches` will report it
+        except (message.DecodeError, *Unreadable):
+            # `batches` reports a record that cannot be parsed.
             continue
 
 

@@ -84,7 +84,8 @@ def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
         return None
     labels = measures["label"]
     one = np.float32(1.0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # such rows are faults
+    # Rows that divide by zero or overflow are reported as faults.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         product = measures.get("weight", one) * measures.get("list_weight", one)
         product = product / np.where(labels > 0.0, measures.get("propensity", 1.0), 1.0)
     return np.broadcast_to(product, labels.shape).astype(np.float32)

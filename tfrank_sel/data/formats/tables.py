@@ -38,7 +38,8 @@ from tfrank_sel.features import (
 )
 
 Row = tuple[str, int, dict[str, Any]]  # file, number of the row, and values by name
-ROWS = 8192  # read at once
+# Number of rows that are read at once.
+ROWS = 8192
 PARTS = 4  # of a file or folder, in a sample
 TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
 _MOST_DISTINCT = 0.9  # of the values of a category
@@ -48,10 +49,11 @@ _IDENTIFIER = re.compile(
     rf"(?:^|[\W_])(?i:u|uu|gu|{_WHO})?(?i:id)$|[a-z]I[dD]$|^(?i:user|visitor|session|customer)$"
 )
 _TIME = re.compile(r"(?:^|[\W_])(?:ts|at|date|day|(?:date)?time|(?:time)?stamp)$", re.IGNORECASE)
-# 2024-02-29..., 2024/02/29...
+# Days are written like 2024-02-29 or 2024/02/29.
 _DAYS = r"^(?:19|20)[0-9]{2}[-/.][0-9]{2}[-/.][0-9]{2}"
 _SECONDS = (1e9, 3e9)  # since 1970: 2001 to 2065
-_WRITTEN_DAYS = (19_000_101, 21_001_231)  # 20240229
+# Days that are written as numbers, such as 20240229, are within these bounds.
+_WRITTEN_DAYS = (19_000_101, 21_001_231)
 
 
 class TableReader(RowReader):

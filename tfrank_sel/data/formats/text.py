@@ -22,7 +22,8 @@ from tfrank_sel.data.table import numbered, readable
 from tfrank_sel.features import REFUSE, Set, Vector
 from tfrank_sel.refusals import received, refusal
 
-_BYTES = 1 << 20  # read at once
+# Number of bytes that are read at once.
+_BYTES = 1 << 20
 _BLANK = b"\xef\xbb\xbf\r\n"  # a byte order mark, and line ends
 _SHOWN = 1000  # characters of a malformed line that are kept
 _DEEPEST = 64  # arrays and objects within each other: deeper ones end pyarrow's reader
@@ -91,7 +92,8 @@ class DelimitedReader(LineReader, TableReader):
 
         def refuse(row: Any) -> str:
             reason = received(f"a row must have {row.expected_columns} values", row.actual_columns)
-            number = part.start + row.number - 1  # without the header line
+            # The header line is no row.
+            number = part.start + row.number - 1
             bad.append(Rejected(part.path, "row", number, reason, row.text))
             return "skip"
 

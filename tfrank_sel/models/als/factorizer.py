@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = StrPath
-_KIND, _CONFIG, _ARRAYS = "RGFactorizer", "config.json", "arrays.npz"  # what is saved
+# The kind and the files of a saved model.
+_KIND, _CONFIG, _ARRAYS = "RGFactorizer", "config.json", "arrays.npz"
 _UNSEARCHED = 0.6  # regularization that is neither given nor chosen
 _HELD_OUT = 0.1  # share of the interactions by which it is chosen
 _MOST_EXACT, _CG_STEPS = 128, 3  # factors of exact solutions by default, and steps above

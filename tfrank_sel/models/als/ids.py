@@ -164,4 +164,5 @@ def loaded(name: str, arrays: dict[str, NDArray[Any]]) -> Numbering | None:
         octets, ends = ids.tobytes(), [0, *arrays[f"{name}_ends"].tolist()]
         texts = [octets[i:j].decode() for i, j in itertools.pairwise(ends)]
         return Numbering(np.array(texts, object))
-    return Numbering(ids.astype(object) if ids.dtype.kind == "U" else ids)  # of earlier versions
+    # Earlier versions saved texts as NumPy's.
+    return Numbering(ids.astype(object) if ids.dtype.kind == "U" else ids)

@@ -140,7 +140,8 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
     if not isinstance(interactions, Interactions):
         interactions = read(interactions, timed=False)
         users, items = interactions.numberings
-        if users is not None and items is not None:  # whose ids are indices
+        # The ids of such a table are indices, so they replace its numbering.
+        if users is not None and items is not None:
             of_users, of_items, gains = interactions.pairs
             interactions = Interactions((users.ids[of_users], items.ids[of_items], gains))
     matrix = interactions.matrix(shape)

@@ -11,7 +11,8 @@ from tfrank_sel.refusals import needed, refusal
 with needed("`ItemIndex`", "ann", "faiss-cpu"):
     import faiss
 
-_FEWEST_PROBES = 8  # by default
+# The default probes at least this many cells.
+_FEWEST_PROBES = 8
 
 
 class ItemIndex:

@@ -217,7 +217,7 @@ def improve(
         # go on.
         norm = dot(residual, 0, direction, 0, width // lanes)
         for _ in range(steps):
-            # solved, or NaN
+            # The row is solved, or its norm is NaN.
             if not norm > 0:
                 break
             for k in range(width):

@@ -322,7 +322,8 @@ def _fixed_point(
 def compact(matrix: Any, group: Group) -> tuple[Any, Indices]:
     """Drops the empty columns of a CSR matrix; returns the indices of the others."""
     if group.size == 1:
-        return matrix, slice(None)  # avoids a copy
+        # A slice avoids a copy of the matrix.
+        return matrix, slice(None)
     columns, indices = np.unique(matrix.indices, return_inverse=True)
     shape = (matrix.shape[0], len(columns))
     return sp.csr_matrix((matrix.data, indices, matrix.indptr), shape), columns
@@ -341,7 +342,8 @@ def transposed(matrix: Any, group: Group) -> Any:
     own = group.block(matrix.shape[1])
     pairs = matrix.tocoo()
     rows = pairs.row + rows_of[: group.rank].sum()
-    triples = np.stack([rows, pairs.col, pairs.data], axis=1, dtype=np.float64)  # exactly
+    # float64 holds all indices exactly.
+    triples = np.stack([rows, pairs.col, pairs.data], axis=1, dtype=np.float64)
     kept = [np.empty((0, 3))]
     for _, parts in group.pieces(triples):
         kept += [part[(part[:, 1] >= own.start) & (part[:, 1] < own.stop)] for part in parts]

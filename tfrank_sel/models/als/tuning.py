@@ -146,7 +146,8 @@ def _fitted(
     model: "RGFactorizer", settings: Mapping[str, Any], *interactions: Any, **options: Any
 ) -> "RGFactorizer":
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the vectors of all items are parallel")  # not chosen
+        # Settings that cause this warning are not chosen.
+        warnings.filterwarnings("ignore", "the vectors of all items are parallel")
         return type(model)(**{**model.arguments(), **settings}).fit(*interactions, **options)
 
 

@@ -10,7 +10,8 @@ from tfrank_sel.features import whole
 from tfrank_sel.pipelines.configuration.data import FAIL, OFF, WARN, Gates
 
 NUMBERS, TEXTS = "numbers", "texts"
-WARN_ALL = Gates()  # the default
+# By default all gates warn.
+WARN_ALL = Gates()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -219,7 +219,8 @@ class Summary(runners.Combiner):
         of_list, is_item = np.repeat(np.arange(len(items.sizes)), items.sizes), ~np.isnan(labels)
         first = labels[np.repeat(np.cumsum(items.sizes) - items.sizes, items.sizes)]
         sizes = np.bincount(of_list[is_item], minlength=len(items.sizes))
-        grades, of_grade = np.unique(labels[is_item] + 0.0, return_counts=True)  # -0 is 0
+        # Adding 0 turns -0 into 0, which is the same grade.
+        grades, of_grade = np.unique(labels[is_item] + 0.0, return_counts=True)
         return _Totals(
             comparable_lists=len(np.unique(of_list[is_item & (labels != first)])),
             list_sizes=collections.Counter(sizes.tolist()),

@@ -156,7 +156,8 @@ def tune(
         with quiet():
             from tfrank_sel.pipelines.run import tuning
 
-        logging.getLogger("optuna").setLevel(logging.WARNING)  # it logs each trial
+        # Optuna logs each trial, which the progress shows already.
+        logging.getLogger("optuna").setLevel(logging.WARNING)
         # it warns when many models are traced
         logging.getLogger("tensorflow").setLevel(logging.ERROR)
         study = tuning.Study(configuration, output)
@@ -280,7 +281,8 @@ def _tell_pushed(output: Path, steps: Sequence[str], console: Terminal) -> None:
     model = Path(base).name
     name = [] if model == "ranker" else ["--model-name", model]
     console.print(shell(SERVING, "rank", "--file", one_query, *name))
-    if request.exists():  # absent from older runs
+    # Runs of earlier versions have no request.
+    if request.exists():
         predict = f"http://localhost:8501/v1/models/{model}:predict"
         console.print(shell("curl", "-d", f"@{request}", predict))
 

@@ -262,7 +262,8 @@ def _write(table: Any, section: Section) -> None:
     for key, field in fields(type(section)).items():
         value = values.pop(key)
         if isinstance(section, Configuration) and isinstance(value, dict):
-            continue  # a separate table
+            # A section becomes a table of its own, later.
+            continue
         _comment(table, field.description or "")
         if value is None:
             example = tomlkit.dumps({key: _item((field.examples or [""])[0])})

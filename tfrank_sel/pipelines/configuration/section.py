@@ -21,7 +21,8 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Path = Annotated[str, PATH]  # or a URL
+# A path may be a URL.
+Path = Annotated[str, PATH]
 # a list, or a single item; on a command line, separated by commas or one for each option
 Names = Annotated[list[str], BeforeValidator(_as_list)]
 Values = Annotated[list[str], BeforeValidator(_as_list), REPEATED]

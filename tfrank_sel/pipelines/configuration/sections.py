@@ -148,8 +148,10 @@ class Tracking(Section):
 class Configuration(Section):
     """All settings of a run: see `load`."""
 
-    _place: str = PrivateAttr("")  # the file
-    _origins: dict[str, str] = PrivateAttr(default_factory=dict)  # the options of keys
+    # The file that the configuration was read from.
+    _place: str = PrivateAttr("")
+    # The option that set each key.
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
     modules: Paths = key([], "Your own Python files to import first, each under its own name.")
     data: Data = Data()

@@ -11,7 +11,8 @@ from tfrank_sel.pipelines.configuration.section import Section, choices, key, no
 from tfrank_sel.refusals import refusal
 from tfrank_sel.training.settings import DEFAULTS, LOSSES
 
-FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
+# A user's function is written `module:function`.
+FUNCTION = re.compile(r"[\w.]+:[\w.]+")
 MODELS = ("ListScorer", "Scorer")
 DEFAULT_LOSSES = [{"class": name} for name in LOSSES]
 BASELINE = DEFAULT_LOSSES[0]
@@ -122,7 +123,8 @@ class ModelSection(Network):
     settings; all other keys of this section are passed as further arguments.
     """
 
-    model_config = ConfigDict(extra="allow")  # of a user's function
+    # The arguments of a user's function are not known here.
+    model_config = ConfigDict(extra="allow")
 
     class_: Annotated[str, AfterValidator(_model)] = key(
         "ListScorer",

@@ -10,7 +10,8 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-_told: list[int] = []  # received signals
+# The signals that were received so far.
+_told: list[int] = []
 _deferring: list[bool] = []  # one per block of `deferred`
 
 

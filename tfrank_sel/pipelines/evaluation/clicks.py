@@ -19,7 +19,8 @@ from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES, SHOWN
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, StoredLists
 from tfrank_sel.refusals import refusal
 
-_QUERIES = 256  # evaluated at once
+# Number of queries that are evaluated at once.
+_QUERIES = 256
 
 
 class UnknownValueError(ValueError):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PER_SESSION = "clicks per session"
 ERROR = "excess error"  # a measure of which less is better
-CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20)  # of the curves
+# The ranks of the curves.
+CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20)
 CURVES = "curves"  # in the place of a slice: NDCG at the cut-offs on all queries
 _BATCH = 64  # lists that are scored at once
 

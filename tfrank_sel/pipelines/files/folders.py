@@ -15,7 +15,8 @@ from tfrank_sel.locks import held
 from tfrank_sel.refusals import received
 
 CONFIGURATION = "config.toml"
-REQUEST = "one_query.rest.json"  # of the step `export`
+# The step `export` writes this example of a request.
+REQUEST = "one_query.rest.json"
 MANIFEST = "manifest.json"
 KEY = ".key"  # the key of an unfinished step
 # folders of steps, all files of which are read; if the run is in a store, they are there alone

@@ -247,7 +247,8 @@ def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*new, *old)):
             yield from differences(f"{key}.{name}", old.get(name), new.get(name))
-    elif _text(old) != _text(new):  # 1 is not true
+    elif _text(old) != _text(new):
+        # As texts, the number 1 differs from true.
         yield key, old, new
 
 

@@ -21,7 +21,8 @@ from tfrank_sel.refusals import received
 
 _OFTEN = 1.0  # seconds between two times that a training is sent
 _OF_OTHERS = (f"{leases.FOLDER}/", "serving/", ".scratch-")  # which are of no step
-_OUTSIDE = (folders.CONFIGURATION, "report.html", "tracking.json")  # files outside the steps
+# Files of a run that belong to no step.
+_OUTSIDE = (folders.CONFIGURATION, "report.html", "tracking.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Mirror:
                     apart = tuple(f"{step}/{x}/" for x in folders.RECORDS.get(step, ()))
                     names = [x for x in stored if x.startswith(f"{step}/")]
                     self._replace(step, [x for x in names if not x.startswith(apart)])
-            elif file == folders.KEY:  # of an unfinished step
+            elif file == folders.KEY:
+                # The key belongs to a step that did not finish.
                 self._replace(step, [x for x in stored if x.startswith(f"{step}/")])
 
     def send(self, step: str) -> None:

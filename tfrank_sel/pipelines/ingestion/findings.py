@@ -123,7 +123,8 @@ def split_of(query: int, shares: dict[str, float]) -> str:
         upto += share
         if place < upto:
             return split
-    return split  # of rounding
+    # The sum of shares may be below 1 by rounding.
+    return split
 
 
 class Repeated(runners.Combiner):

@@ -26,7 +26,8 @@ from tfrank_sel.pipelines.ingestion import findings, shards, stored_lists
 ITEMS = 8192  # in lists that are stored at once
 HELD = 1 << 26  # bytes of rows that are grouped in memory
 _PIECES = 64  # of the queries, if there are more
-_STRING = 80  # bytes
+# Estimated number of bytes of a text in memory.
+_STRING = 80
 
 Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
 # split of lists, number of their source, and number of the first in it; None if rows were grouped,

@@ -15,7 +15,8 @@ from tfrank_sel.data import stores
 from tfrank_sel.refusals import received
 
 _LENGTH = struct.Struct("<Q4x")  # of a record, and a checksum of it
-_CHECKSUM = 4  # bytes after a record
+# Number of bytes of the checksum after a record.
+_CHECKSUM = 4
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,7 +63,7 @@ def serialize(
             feature.bytes_list.value.append(value.encode())
         else:
             feature.float_list.value.append(value)
-    # concatenated messages are merged
+    # Parsers of protocol buffers merge concatenated messages.
     return record + example.SerializeToString(deterministic=True)
 
 

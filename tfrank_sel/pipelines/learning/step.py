@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
 
 LARGE = 10_000  # training lists, whose first results take minutes
-PROVISIONAL = {"train": 2_000, "validation": 1_000}  # lists
+# Number of lists of each split that a provisional fit takes.
+PROVISIONAL = {"train": 2_000, "validation": 1_000}
 
 
 @dataclasses.dataclass(frozen=True)

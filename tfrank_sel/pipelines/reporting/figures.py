@@ -40,7 +40,8 @@ _STYLE = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "legend.labelcolor": _INK,
-    "text.parse_math": False,  # names may have dollars
+    # Names may have dollars, which start formulas otherwise.
+    "text.parse_math": False,
 }
 
 

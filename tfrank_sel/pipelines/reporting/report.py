@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
 
 SAMPLES = 3
-SHOWN = 10  # items of a sample
+# Number of items of a sample that the report shows.
+SHOWN = 10
 IMPORTANT = 20  # features whose importance is shown
 WITH_VALUES = 4  # of these, with their values in the samples
 _ELSEWHERE = ("features", "data.train", "data.validation", "data.test", "data.data")
@@ -95,7 +96,8 @@ def write(run: "Run", mark: str) -> Path:
                 "shares": figures.shares(statistics),
                 "propensities": figures.propensities(propensities) if propensities else "",
                 "learning": figures.learning(trained),
-                "cutoffs": figures.cutoffs(curves) if curves else "",  # none in older runs
+                # Runs of earlier versions have no curves.
+                "cutoffs": figures.cutoffs(curves) if curves else "",
                 "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),
                 "errors": figures.errors(inspection.errors(scored, sample), above)
                 if isinstance(above, float) and run.configuration.training.region

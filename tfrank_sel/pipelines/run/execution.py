@@ -171,7 +171,8 @@ def assist(configuration: Configuration, output: str, *, force: str | None = Non
     if "train" in Plan.of(job, force).stale:
         result = Run(job, Progress(Terminal(quiet=True)))
         with workers.watched(job.place):
-            result.group.wait()  # for the steps before
+            # Workers wait here for the steps before the training.
+            result.group.wait()
             Training.of(result, folders.partial(job.path, "train")).together()
     return True
 

@@ -81,7 +81,8 @@ class Plan:
             before = written.inputs.files if written else {}
             files = {path: Fingerprint.of(path, before.get(path)) for path in paths[name]}
             chosen = {key: _value(values, key) for key in step.keys}
-            if name == "ingest" and not files:  # synthetic data
+            # Without files the data is synthetic.
+            if name == "ingest" and not files:
                 chosen["training.seed"] = job.configuration.training.seed
             after = {x: planned[x].digest for x in step.after}
             manifest = Manifest(chosen, files, after)

@@ -57,7 +57,8 @@ class Run:
             tfrank_sel.pipelines.configuration.ConfigurationError: If one cannot be made.
         """
         if trains:
-            _ = self.group  # before TensorFlow makes objects
+            # The group must exist before TensorFlow makes any object.
+            _ = self.group
         _ = self.options, self.curated, self.candidates
 
     @functools.cached_property

@@ -24,7 +24,8 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 _MOST = 100  # parameters or metrics per call
-_LONGEST = 6000  # characters of a parameter
+# Number of characters that MLflow accepts in a parameter.
+_LONGEST = 6000
 
 
 def log(configuration: Configuration, output: Path, state: str) -> str:
@@ -98,7 +99,8 @@ def _known(
         return None
     try:
         run = client.get_run(before["run_id"])
-    except MlflowException:  # it was deleted permanently
+    except MlflowException:
+        # The run was deleted permanently.
         return None
     if run.info.lifecycle_stage != "active":  # it was deleted, and takes no values
         return None

@@ -45,7 +45,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 DATABASE, DATA, TRIALS = "study.db", "data", "trials"
 BEST = "best.toml"
-_STEPS = ("ingest", "analyze", "train")  # of a trial
+# The steps that a trial runs.
+_STEPS = ("ingest", "analyze", "train")
 Ranges: TypeAlias = Mapping[str, Mapping[str, Any]]
 _NAME = "study"
 _FILES = "files"  # the attribute with the digest of each file that trials read
@@ -156,7 +157,8 @@ class Study:
             files = manifests.Manifest({}, read, {}).stored.files
             now = {path: x.digest for path, x in files.items()}
             before = self._study.user_attrs.get(_FILES, now)
-            before = {kept.address(path): x for path, x in before.items()}  # of earlier versions
+            # Earlier versions wrote paths with secrets.
+            before = {kept.address(path): x for path, x in before.items()}
             for path in (*now, *before):
                 if now.get(path) != before.get(path):
                     raise InputError(path, received(_SAME, "a changed file"))
@@ -175,7 +177,8 @@ class Study:
             tfrank_sel.data.InputError: If the data is invalid for a trial.
         """
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The reported value is ignored")  # by a resumed trial
+            # A resumed trial reports its first values once more.
+            warnings.filterwarnings("ignore", "The reported value is ignored")
             while True:
                 with self._next() as trial:
                     if trial is None:
@@ -205,7 +208,8 @@ class Study:
                 continue
             try:
                 stack.enter_context(self._held(trial.number))
-            except FileExistsError:  # a process runs it
+            except FileExistsError:
+                # Another process runs this trial.
                 continue
             if trial.user_attrs.get("kills", 0) < _MOST_KILLS:
                 return trial.number
@@ -240,7 +244,8 @@ class Study:
         """Runs a trial, and prints its result."""
         began, value = time.perf_counter(), None
         kills = trial.user_attrs.get("kills", 0)
-        trial.set_user_attr("kills", kills + 1)  # replaced if it finishes
+        # A trial that finishes replaces the count.
+        trial.set_user_attr("kills", kills + 1)
         try:
             value = self._value(trial, console)
         except optuna.TrialPruned:

@@ -23,7 +23,8 @@ SCHEMA = pa.schema(
     ]
 )
 EXPLAINED = SCHEMA.append(pa.field("contributions", pa.string()))
-_ROWS = 1 << 16  # written at once
+# Number of rows that are written at once.
+_ROWS = 1 << 16
 
 
 def table(
@@ -48,7 +49,8 @@ def table(
         [{'query_id': 'q', 'rank': 1, 'doc_id': 'b', 'score': 2.0},
          {'query_id': 'q', 'rank': 2, 'doc_id': 'a', 'score': 1.0}]
     """
-    order = np.lexsort([-scores, ~mask])  # stable
+    # The sort is stable: equal scores keep the order of the items.
+    order = np.lexsort([-scores, ~mask])
     lists, places = np.nonzero(mask)
     best = lists, order[mask]
     columns = queries[lists], places + 1, doc_ids[best], scores[best]

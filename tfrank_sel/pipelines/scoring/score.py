@@ -110,9 +110,12 @@ def _check_new(output: str, before: Any) -> None:
 
 DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin with `_`
 _SPLIT = "data"
-_BATCH = 64  # lists scored at once
-_NAMED = 5  # features of an explanation
-DATA = Data()  # the default
+# Number of lists that are scored at once.
+_BATCH = 64
+# Number of features that an explanation names.
+_NAMED = 5
+# The section `[data]` with its default values.
+DATA = Data()
 
 
 def inputs(
@@ -282,7 +285,8 @@ def _finish(folder: str, made: str, output: str) -> None:
         folders.write_text(stores.join(output, SUCCESS), "")
     else:
         for partial in Path(made).glob(".*"):  # left by a killed worker
-            partial.unlink(missing_ok=True)  # it may still finish
+            # The worker may still finish, so its file may be gone.
+            partial.unlink(missing_ok=True)
         os.rename(made, output)
     stores.remove(stores.join(folder, STATE))
 

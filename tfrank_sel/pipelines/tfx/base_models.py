@@ -40,7 +40,8 @@ def statistics(artefact: str) -> Statistics | None:
     Args:
         artefact: Folder of its artefact.
     """
-    if not fileio.exists(os.path.join(artefact, SCALING)):  # of an earlier version
+    # Artefacts of earlier versions have no scaling.
+    if not fileio.exists(os.path.join(artefact, SCALING)):
         return None
     return Statistics.of(_scaling(artefact)["statistics"])
 

@@ -94,7 +94,8 @@ class Retrieval(Checked, keras.layers.Layer):
         if has_heads:
             logits = tf.reduce_max(logits, axis=1)
         if logits.dtype.size < 4:
-            logits = tf.cast(logits, tf.float32)  # float16 has no `_FAR`
+            # float16 cannot hold `_FAR`.
+            logits = tf.cast(logits, tf.float32)
         labels = tf.eye(tf.shape(logits)[0], tf.shape(logits)[1], dtype=logits.dtype)
         of_loss = labels
         if self._temperature is not None:

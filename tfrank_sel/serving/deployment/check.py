@@ -34,7 +34,8 @@ class Fault:
 
     def __str__(self) -> str:
         field = f"{self.field}: " if self.field else ""
-        return " ".join(f"{self.file}: {field}{self.rule}".split())  # one line
+        # A fault is one line.
+        return " ".join(f"{self.file}: {field}{self.rule}".split())
 
 
 def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Iterator[Fault]:

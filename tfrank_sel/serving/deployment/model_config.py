@@ -183,7 +183,8 @@ def to_proto(configs: Sequence[ModelConfig]) -> model_server_config_pb2.ModelSer
         The configuration.
     """
     proto = model_server_config_pb2.ModelServerConfig()
-    proto.model_config_list.SetInParent()  # there may be none
+    # The list is written even if it has no model.
+    proto.model_config_list.SetInParent()
     for config in configs:
         entry = proto.model_config_list.config.add(
             name=config.name, base_path=str(config.base_path), model_platform=config.platform

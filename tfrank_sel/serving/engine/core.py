@@ -77,7 +77,8 @@ class ServerCore:
         self._changing = threading.Lock()  # held while the configuration is replaced
         self._stopped = threading.Event()
         self._config_rounds = Rounds()
-        self._checks: dict[ModelVersions, threading.Thread] = {}  # of folders, that run
+        # The running checks of folders.
+        self._checks: dict[ModelVersions, threading.Thread] = {}
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
             for name, work in (("versions", self._poll), ("configuration", self._follow))

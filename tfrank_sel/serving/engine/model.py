@@ -163,7 +163,8 @@ def _line(message: str) -> str:
 
 
 def _declared(info: meta_graph_pb2.TensorInfo) -> Declared:
-    is_mask = info.dtype == tf.bool.as_datatype_enum  # which the graph broadcasts
+    # The graph broadcasts masks, so their shape is free.
+    is_mask = info.dtype == tf.bool.as_datatype_enum
     shape = tf.TensorShape(None if is_mask else info.tensor_shape)
     sizes = [(axis, x) for axis, x in enumerate(shape if shape.rank else []) if x is not None]
     kind = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype).type

@@ -129,7 +129,8 @@ def to_array(name: str, proto: "tensor_pb2.TensorProto") -> np.ndarray:
     if proto.dtype not in FIELDS:
         try:
             other: np.ndarray = tf.make_ndarray(proto)
-        except (KeyError, TypeError, ValueError) as error:  # resources and variants, too
+        except (KeyError, TypeError, ValueError) as error:
+            # TensorFlow raises these for resources and variants, too.
             raise _unreadable(name) from error
         return other
     field, dtype = FIELDS[proto.dtype]

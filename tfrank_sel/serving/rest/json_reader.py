@@ -41,7 +41,8 @@ _REASONS = {
 # The fields of a request beside its inputs, by name: the type of each, and that of a JSON schema.
 FIELDS: Mapping[str, tuple[type, str]] = {"signature_name": (str, "string")}
 _MANY = 256  # keys of an object; simdjson looks up each from the start
-_BOM = b"\xef\xbb\xbf"  # which simdjson passes over
+# simdjson accepts a byte order mark, which JSON does not.
+_BOM = b"\xef\xbb\xbf"
 
 
 class Document:
@@ -137,7 +138,8 @@ class _Blocks:
         """Returns the tensor of instances."""
         try:
             return np.stack([self.tensor(value, dtype) for value in values])
-        except ValueError as error:  # their shapes differ
+        except ValueError as error:
+            # The shapes of the instances differ.
             raise _IrregularError from error
 
     def tensor(self, value: Any, dtype: int) -> np.ndarray:

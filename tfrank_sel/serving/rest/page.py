@@ -27,7 +27,8 @@ from tfrank_sel.serving.status import ServingError
 from tfrank_sel.version import __version__
 
 EXAMPLES = 3
-ITEMS = 20  # items of an example
+# Number of items of an example on the page.
+ITEMS = 20
 _PAGE = importlib.resources.files(__package__) / "page.html"
 _SIGNATURE = "predict"
 
@@ -83,7 +84,8 @@ def _examples(model: Model, inputs: ModelInputs) -> Iterator[dict[str, Any]]:
     of_query = {inputs.names[x] for x, y in inputs.types.items() if y.of == "query"}
     for log in warmup_requests(model.path / WARM_UP):
         request = log.predict_log.request
-        if request.model_spec.signature_name == "serving_default":  # precedes the same list's
+        # The request of the default signature precedes that of the same list.
+        if request.model_spec.signature_name == "serving_default":
             ids = _ids(request, inputs.doc_id)
         if request.model_spec.signature_name != _SIGNATURE:
             continue

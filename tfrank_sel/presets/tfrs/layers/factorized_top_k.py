@@ -26,7 +26,8 @@ class _TopK(Checked, keras.Model):
     ) -> None:
         super().__init__(name=name)
         self.query_model, self._k, self._is_in_graphs = query_model, k, False
-        self._dtypes: Any = None  # of identifiers and candidates
+        # The types of identifiers and candidates.
+        self._dtypes: Any = None
 
     def call(self, queries: Any, k: int | None = None) -> tuple[Tensor, Tensor]:
         """Returns scores and identifiers, `[num_queries, k]`, in descending order of the scores.
@@ -171,7 +172,8 @@ class Streaming(_TopK):
                 spec,
             )
         is_new = self._is_new(*(x.dtype for x in spec))
-        self._dataset = candidates  # which SavedModel asks for
+        # A SavedModel must reach its dataset through an attribute.
+        self._dataset = candidates
         if is_new:
             self._current = _Current()
         self._current.assign(candidates)
