@@ -40,8 +40,8 @@ def model(preparation: models.Preparation, settings: Settings) -> keras.Model:
 def main() -> None:
     """Trains, evaluates and publishes a ranker; what is done already is not done again."""
     result = run(Configuration.model_validate(CONFIGURATION), OUTPUT, Progress(Console()))
-    assert result.pushed is not None
-    print(result.pushed.saved_model or f"Not published: {result.pushed.reasons}")
+    assert result.push_outcome is not None
+    print(result.push_outcome.saved_model or f"Not published: {result.push_outcome.reasons}")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def short(monkeypatch):
     monkeypatch.setattr(http_client, "LARGEST", 2**20)
     if engines is not None:
         monkeypatch.setenv(engines.connection.AUTHORIZATION, f"Basic {TOKEN}")
-        monkeypatch.setattr("tfrank_sel.engines.solr._MODELS", 2**20)
+        monkeypatch.setattr("tfrank_sel.search_engines.solr._MODELS", 2**20)
 
 
 def wait(monkeypatch, seconds):

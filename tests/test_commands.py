@@ -10,7 +10,7 @@ import warnings
 import pytest
 from typer.testing import CliRunner
 
-from tfrank_sel.commandline import Application, told
+from tfrank_sel.commandline import Application, log_warnings
 from tfrank_sel.version import __version__
 
 SETUP = configparser.ConfigParser()
@@ -86,7 +86,7 @@ def test_warnings_are_told_before_the_error_and_no_text_of_either_is_obeyed() ->
 
     @app.command()
     def fail() -> None:
-        with told():
+        with log_warnings():
             warnings.warn("a \x1b[31mcause", UserWarning, stacklevel=2)
             raise ValueError("a \x1b]0;fault")
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tfrank_sel import data, export, kept, locks
+from tfrank_sel import artefacts, data, export, locks
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import stores
 from tfrank_sel.data.cache import Cache
@@ -62,11 +62,11 @@ def table(tmp_path_factory) -> dict[str, Kept]:
     propensities = Propensities(np.arange(1, 41), ends, ends, ends, "pbm")
 
     def published(path: pathlib.Path) -> None:
-        kept.check(path / "1", "SavedModel")
+        artefacts.check(path / "1", "SavedModel")
 
     def released(path: pathlib.Path) -> None:
         found = Releases(str(path), "ranker")
-        kept.check(pathlib.Path(found.served() or ""), "SavedModel")
+        artefacts.check(pathlib.Path(found.served_folder() or ""), "SavedModel")
 
     return {
         "factoriser": Kept(factorizer.save, RGFactorizer.load),
@@ -103,7 +103,7 @@ def test_there_is_no_second_way_to_write():
         "pipelines/scoring/rankings.py",
         "pipelines/scoring/score.py",
     }
-    package = pathlib.Path(kept.__file__).parent
+    package = pathlib.Path(artefacts.__file__).parent
     found = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
@@ -218,7 +218,7 @@ DAMAGES: dict[str, Callable[[pathlib.Path], Any]] = {
 
 # The digests of an earlier version; a letter of the library's version; a training from the start;
 # a zip file ends where it says.
-NONE = {(kept.DIGESTS, "missing"), (kept.DIGESTS, "flipped"), ("backup", "missing")}
+NONE = {(artefacts.DIGESTS, "missing"), (artefacts.DIGESTS, "flipped"), ("backup", "missing")}
 NONE |= {("backup", "longer")}
 
 
@@ -250,7 +250,7 @@ def test_damage_without_digests_is_told_too(name, how, table, tmp_path):
     one = table[name]
     assert one.read is not None
     one.write(tmp_path / "x")
-    (tmp_path / "x" / kept.DIGESTS).unlink() if (tmp_path / "x").is_dir() else None
+    (tmp_path / "x" / artefacts.DIGESTS).unlink() if (tmp_path / "x").is_dir() else None
     for inside in [x for x in ("", *tree(tmp_path / "x")) if (tmp_path / "x" / x).is_file()]:
         place = tmp_path / "x" / inside
         content = place.read_bytes()
@@ -263,7 +263,7 @@ def test_damage_without_digests_is_told_too(name, how, table, tmp_path):
 
 def test_what_is_not_finite_or_of_another_shape_is_refused_without_digests(table, tmp_path):
     table["factoriser"].write(tmp_path / "x")
-    (tmp_path / "x" / kept.DIGESTS).unlink()
+    (tmp_path / "x" / artefacts.DIGESTS).unlink()
     with np.load(tmp_path / "x" / "arrays.npz") as found:
         arrays = dict(found)
     for name, wrong in (
@@ -283,7 +283,7 @@ def test_another_kind_and_a_newer_form_are_refused(table, tmp_path):
     table["cache"].write(tmp_path / "cache")
     with pytest.raises(ValueError, match=r"cache: expected a RGFactorizer\. Received: a Cache"):
         RGFactorizer.load(tmp_path / "cache")
-    place = tmp_path / "cache" / kept.DIGESTS
+    place = tmp_path / "cache" / artefacts.DIGESTS
     place.write_text(json.dumps({**json.loads(place.read_text()), "form": 2, "version": "9.0"}))
     with pytest.raises(ValueError, match=r"needs tfrank_sel 9\.0 or later"):
         Cache.load(tmp_path / "cache")
@@ -296,9 +296,9 @@ OUTSIDE = ("", "..", ".", "/etc/x", "../x", "a/../../x", "a//x", "a/./x", "a\nx"
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_a_name_leads_to_no_other_folder(name, table, tmp_path):
     with pytest.raises(ValueError, match="the name of a file must stay in its folder"):
-        kept.inside(tmp_path, name)
+        artefacts.inside(tmp_path, name)
     table["cache"].write(tmp_path / "cache")
-    place = tmp_path / "cache" / kept.DIGESTS
+    place = tmp_path / "cache" / artefacts.DIGESTS
     record = json.loads(place.read_text())
     record["files"][name] = [0, ""]
     place.write_text(json.dumps(record))
@@ -308,7 +308,7 @@ def test_a_name_leads_to_no_other_folder(name, table, tmp_path):
 
 def test_what_is_no_file_is_not_read(table, tmp_path):
     table["cache"].write(tmp_path / "cache")
-    name = next(x for x in tree(tmp_path / "cache") if x != kept.DIGESTS)
+    name = next(x for x in tree(tmp_path / "cache") if x != artefacts.DIGESTS)
     (tmp_path / "cache" / name).unlink()
     os.mkfifo(tmp_path / "cache" / name)  # whose reader waits for ever
     with pytest.raises(ValueError, match=f"{name}: must be the file that was written"):
@@ -326,7 +326,7 @@ def test_a_file_that_is_replaced_keeps_its_rights_and_links(tmp_path):
 
 
 def test_a_file_that_two_write_at_once_is_written_by_one(tmp_path):
-    with locks.created(tmp_path / "x", replaces=True) as written:
+    with locks.atomic_path(tmp_path / "x", replaces=True) as written:
         written.write_text("first")
         with pytest.raises(FileExistsError, match="is being written by another process"):
             stores.write_text(tmp_path / "x", "second")
@@ -340,7 +340,7 @@ def test_a_lock_excludes_others_while_its_folder_comes_and_goes(tmp_path):
     def write(until: float) -> int:
         done = 0
         while time.monotonic() < until:
-            with contextlib.suppress(FileExistsError), locks.claimed(path) as written:
+            with contextlib.suppress(FileExistsError), locks.claim(path) as written:
                 descriptor = os.open(mark, os.O_CREAT | os.O_EXCL)  # an error if it is there
                 written.write_text("x")
                 os.close(descriptor)
@@ -364,12 +364,12 @@ def test_a_lock_excludes_others_while_its_folder_comes_and_goes(tmp_path):
 def test_a_lock_ends_no_other_file(tmp_path):
     (tmp_path / "precious").write_text("precious")
     (tmp_path / ".lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(OSError, match=r"\.lock"), locks.held(tmp_path):
+    with pytest.raises(OSError, match=r"\.lock"), locks.hold(tmp_path):
         pass
     assert (tmp_path / "precious").read_text() == "precious"
-    with locks.held(tmp_path / "run"):
+    with locks.hold(tmp_path / "run"):
         (tmp_path / "run" / ".lock").rename(tmp_path / "moved")
-        with locks.held(tmp_path / "run"):
+        with locks.hold(tmp_path / "run"):
             pass
         (tmp_path / "run" / ".lock").write_text("of another")
     assert (tmp_path / "run" / ".lock").read_text() == "of another"
@@ -384,9 +384,9 @@ def test_a_lock_that_its_last_holder_removed_is_none(tmp_path, monkeypatch):
         genuine(lock, how)
 
     monkeypatch.setattr(locks.fcntl, "flock", flock)
-    with locks.held(tmp_path):
+    with locks.hold(tmp_path):
         assert (tmp_path / ".lock").exists()
-        with pytest.raises(FileExistsError), locks.held(tmp_path):
+        with pytest.raises(FileExistsError), locks.hold(tmp_path):
             pass
 
 
@@ -394,7 +394,7 @@ def test_a_lock_that_is_never_that_of_its_name_is_given_up(tmp_path, monkeypatch
     monkeypatch.setattr(locks, "_is_there", lambda lock, path: False)
     with (
         pytest.raises(FileExistsError, match="another process"),
-        locks.held(tmp_path, patience=0.1),
+        locks.hold(tmp_path, patience=0.1),
     ):
         pass
 
@@ -407,13 +407,13 @@ def test_the_digests_of_a_copy_are_compared_with_the_original(tmp_path, by):
     (saved / "variables" / "x").write_bytes(b"values")
     shutil.copytree(saved, copy)
     assert stores.difference(copy, saved) is None  # published before there were digests
-    place = copy / kept.DIGESTS
-    whole = kept.text(kept.digests(saved), "SavedModel")
+    place = copy / artefacts.DIGESTS
+    whole = artefacts.text(artefacts.digests(saved), "SavedModel")
     if by == "an earlier one":
-        whole = whole.replace(kept.__version__, "0.0.1")
+        whole = whole.replace(artefacts.__version__, "0.0.1")
     place.write_text(whole)
     assert stores.difference(copy, saved) is None
-    others = kept.text({"saved_model.pb": (5, "0" * 64)}, "SavedModel")
+    others = artefacts.text({"saved_model.pb": (5, "0" * 64)}, "SavedModel")
     for damaged in (
         whole[:40],
         "",

@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from tfrank_sel import data, export
-from tfrank_sel.locks import claimed
+from tfrank_sel.locks import claim
 
 SPEC = data.FeatureSpec(num_features=3)
 
@@ -46,7 +46,7 @@ def test_of_two_at_once_the_second_is_refused(tmp_path, model, saved_model):
         lambda: export.publish(saved_model, tmp_path, 1),
     ):
         with (
-            claimed(tmp_path / ".1.partial"),
+            claim(tmp_path / ".1.partial"),
             pytest.raises(FileExistsError, match="is being written by another process"),
         ):
             write()

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.refusals import question, received, refusal
+from tfrank_sel.errors import question, received, refusal
 
 # a bound of an interval, which may be infinite; a `float` must be finite
 Bound: TypeAlias = Annotated[float, "a number, finite or not, but not NaN"]
@@ -92,7 +92,7 @@ class Checked:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         _check_names(cls, kwargs)
-        for name, value in given(cls, args, kwargs).items():
+        for name, value in passed_arguments(cls, args, kwargs).items():
             _check(cls.__name__, name, argument(cls, name), value)
         make: Callable[..., Self] = super().__new__
         return make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
@@ -105,7 +105,7 @@ class Checked:
         cls: type = type(self)
         values = {
             name: (repr(getattr(self, name, x.default)), repr(x.default))
-            for name in (*declared(cls), *vars(self).get("_passed_on", ()))
+            for name in (*constructor_arguments(cls), *vars(self).get("_passed_on", ()))
             if name not in OF_KERAS and (x := argument(cls, name))
         }
         shown = ", ".join(f"{name}={x}" for name, (x, default) in values.items() if x != default)
@@ -182,7 +182,7 @@ class Argument(NamedTuple):
 
 
 @functools.cache
-def declared(cls: type) -> Mapping[str, Argument]:
+def constructor_arguments(cls: type) -> Mapping[str, Argument]:
     """Returns the arguments of a constructor, by name: its own, and those that it passes on.
 
     A constructor with `**kwargs` passes on the keyword-only arguments of its bases.
@@ -207,7 +207,7 @@ def declared(cls: type) -> Mapping[str, Argument]:
 def argument(cls: type, name: str) -> Argument | None:
     """Returns an argument of a constructor, or else of a base that it may be passed on to."""
     bases: list[type] = [base for base in cls.__mro__ if issubclass(base, Checked)]
-    arguments = (declared(base) for base in bases)
+    arguments = (constructor_arguments(base) for base in bases)
     return next((names[name] for names in arguments if name in names), None)
 
 
@@ -239,12 +239,12 @@ def _takes_any_name(cls: type) -> bool:
     return True
 
 
-def given(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def passed_arguments(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values passed in a call of a constructor, by argument name."""
     return {**dict(zip(_positions(cls), args, strict=False)), **kwargs}
 
 
-def checked(function: F) -> F:
+def check_arguments(function: F) -> F:
     """Makes a function check its arguments by their annotations, as in `Checked`."""
     parameters = inspect.signature(function).parameters
     arguments = {n: Argument(p.annotation, p.default, True) for n, p in parameters.items()}
@@ -258,7 +258,7 @@ def checked(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
+def accepted_values(hint: Any, default: Any = inspect.Parameter.empty) -> str:
     """Describes the accepted values of an argument, such as "an integer or None".
 
     Args:
@@ -267,26 +267,26 @@ def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
     """
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(accepted(part, default) for part in parts)
+        return " or ".join(accepted_values(part, default) for part in parts)
     if origin is Annotated:
-        return str(parts[1]) if hint == Bound else accepted(parts[0], default)
+        return str(parts[1]) if hint == Bound else accepted_values(parts[0], default)
     if hint in _WORDS:
         return _WORDS[hint]
     if origin is collections.abc.Callable:
         example = getattr(default, "__qualname__", None)
         return "a function" + (f" such as {default.__module__}.{example}" if example else "")
     if origin is collections.abc.Sequence:
-        of_what = "" if parts[0] is Any else f" in which each item is {accepted(parts[0])}"
+        of_what = "" if parts[0] is Any else f" in which each item is {accepted_values(parts[0])}"
         return f"a sequence{of_what}"
     if origin is collections.abc.Mapping:
-        return f"a mapping in which each key is {accepted(parts[0])}"
+        return f"a mapping in which each key is {accepted_values(parts[0])}"
     return _of_kind(origin or hint)
 
 
 def check_object(name: str, value: object, kind: type) -> None:
     """Raises a TypeError unless `value`, the argument `name` of a function, is of the class."""
     if not isinstance(value, kind):
-        raise TypeError(received(f"`{name}` must be {accepted(kind)}", **{name: value}))
+        raise TypeError(received(f"`{name}` must be {accepted_values(kind)}", **{name: value}))
 
 
 def number_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
@@ -294,12 +294,12 @@ def number_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
         array = np.asarray(values)
     except ValueError:  # of lists of several lengths
-        given = "rows of unequal length"
+        description = "rows of unequal length"
     else:
         if array.dtype.kind in "biuf":
             return array.astype(np.float64)
-        given = "None" if values is None else f"{type(values).__name__} of {array.dtype}"
-    raise refusal(f"`{name}` must be an array of numbers", given)
+        description = "None" if values is None else f"{type(values).__name__} of {array.dtype}"
+    raise refusal(f"`{name}` must be an array of numbers", description)
 
 
 def check_heads(hidden_units: collections.abc.Sequence[int], num_heads: int) -> None:
@@ -320,7 +320,7 @@ _WORDS = {
 
 
 def _check_names(cls: type, names: Iterable[str]) -> None:
-    known = declared(cls)
+    known = constructor_arguments(cls)
     unknown = [name for name in names if name not in {*known, *OF_KERAS}]
     if unknown and not _takes_any_name(cls):
         expected = f"{cls.__name__} takes {', '.join(known)}.{question(unknown[0], known)}"
@@ -335,7 +335,7 @@ def _check(owner: str, name: str, argument: Argument | None, value: Any) -> None
             raise refusal(f"`{name}` must be {outside}", f"{name}={value}")
         return
     kind = ValueError if _fits(argument.hint, value, finite=False) else TypeError
-    expected = f"`{name}` of {owner} must be {accepted(argument.hint, argument.default)}"
+    expected = f"`{name}` of {owner} must be {accepted_values(argument.hint, argument.default)}"
     raise kind(received(expected, f"{name}={value!r}"))
 
 

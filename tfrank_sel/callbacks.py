@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from tfrank_sel import bounds
 from tfrank_sel.arguments import Checked, Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.topk import SmoothTopKLoss
 from tfrank_sel.ops import masking
-from tfrank_sel.refusals import refusal
 
 
 class AnnealTau(Checked, keras.callbacks.Callback):

@@ -12,7 +12,7 @@ from typing import IO, Annotated, Any, TypeAlias
 
 import typer
 
-from tfrank_sel.refusals import missing
+from tfrank_sel.errors import missing_package
 from tfrank_sel.version import __version__
 
 # what a terminal obeys instead of showing it: control characters, directions, halves of surrogates
@@ -46,11 +46,11 @@ def shell(*words: object) -> str:
         run --output 'my runs/1'
     """
 
-    def quoted(word: str) -> str:
+    def quote(word: str) -> str:
         is_plain = printable(word, r"\n") == word
         return shlex.quote(word) if is_plain else "$'" + printable(word, r"\\'\n") + "'"
 
-    return " ".join(map(quoted, map(str, words)))
+    return " ".join(map(quote, map(str, words)))
 
 
 def _print(is_asked: bool) -> None:
@@ -88,7 +88,7 @@ class Application(typer.Typer):
                 try:
                     function(*args, **kwargs)
                 except ModuleNotFoundError as error:
-                    tell(missing(error))
+                    tell(missing_package(error))
                     raise typer.Exit(2) from error
                 except self._refuses as error:
                     tell(error)
@@ -102,7 +102,9 @@ class Application(typer.Typer):
 Group: TypeAlias = tuple[Sequence[inspect.Parameter], Callable[..., Any]]
 
 
-def grouped(command: Callable[..., None], groups: Mapping[str, Group]) -> Callable[..., None]:
+def group_parameters(
+    command: Callable[..., None], groups: Mapping[str, Group]
+) -> Callable[..., None]:
     """Gives a command other parameters in the place of some of its own.
 
     Args:
@@ -127,7 +129,7 @@ def grouped(command: Callable[..., None], groups: Mapping[str, Group]) -> Callab
 
 
 @contextlib.contextmanager
-def told(pass_on: Callable[[str], object] | None = None) -> Iterator[None]:
+def log_warnings(pass_on: Callable[[str], object] | None = None) -> Iterator[None]:
     """Tells each warning as one line, also before an error; on the standard error by default."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UserWarning)

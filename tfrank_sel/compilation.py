@@ -89,10 +89,10 @@ def in_graph(key: Hashable | None, function: F, made: Callable[..., Any] = graph
         return bare
 
     def run(*arguments: Any) -> Any:
-        return own(*arguments) if tf.executing_eagerly() else bare(*arguments)
+        return graph(*arguments) if tf.executing_eagerly() else bare(*arguments)
 
-    own = _in_use.get(key) or made(function)
-    _in_use[key] = own
+    graph = _in_use.get(key) or made(function)
+    _in_use[key] = graph
     return run  # type: ignore[return-value]
 
 

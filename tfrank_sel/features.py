@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.refusals import question, refusal
+from tfrank_sel.errors import question, refusal
 
 MEAN, REFUSE = "mean", "refuse"
 LARGEST_ID = 2**24  # float32 holds every integer up to this
@@ -395,9 +395,9 @@ def check(features: Mapping[str, Feature]) -> None:
     for name, feature in features.items():
         since = feature.since if isinstance(feature, Timestamp) else None
         if since is not None and not isinstance(features.get(since), Timestamp):
-            there = features[since].type if since in features else "no such feature"
+            type_of_since = features[since].type if since in features else "no such feature"
             expected = f"`since` of {name!r} must name a feature of type timestamp"
-            raise refusal(expected, repr(since), there)
+            raise refusal(expected, repr(since), type_of_since)
 
 
 def _check(name: str, value: object, choices: tuple[str, ...], more: str = "") -> None:

@@ -15,9 +15,9 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tfrank_sel.refusals import needed, received
+from tfrank_sel.errors import received, require_extra
 
-with needed("A request by HTTP", "engine"):
+with require_extra("A request by HTTP", "engine"):
     import urllib3
     import urllib3.exceptions
     import urllib3.util
@@ -128,12 +128,12 @@ class Client:
             ValueError: If the answer is larger, or a redirect that is not followed.
         """
         until, answer, error = time.monotonic() + self._timeout, None, None
-        given: dict[str, Any] = {"body": body, "headers": {**headers, **self._headers}}
+        request: dict[str, Any] = {"body": body, "headers": {**headers, **self._headers}}
         url, most = self._address + path, largest or LARGEST
         for number in range(self._tries):
             wait, answer, error = _WAIT * 2**number, None, None
             try:
-                answer, told = self._followed(until, method, url, most, **given)
+                answer, told = self._follow(until, method, url, most, **request)
                 wait, is_away = max(wait, told), answer.status == _UNAVAILABLE
             except urllib3.exceptions.HTTPError as found:
                 error, is_away = found, isinstance(found, urllib3.exceptions.NewConnectionError)
@@ -144,18 +144,18 @@ class Client:
             raise self._error(error, until) from error
         return answer
 
-    def _followed(
+    def _follow(
         self,
         until: float,
         method: str,
         url: str,
         largest: int,
         redirects: int = _REDIRECTS,
-        **given: Any,
+        **request: Any,
     ) -> tuple[Answer, float]:
         """The answer after all redirects, and the seconds until the next try that it asks for."""
         timeout = urllib3.Timeout(total=max(until - time.monotonic(), 1e-3))
-        response = self._pool.urlopen(method, url, timeout=timeout, **given, **_AS_IT_COMES)
+        response = self._pool.urlopen(method, url, timeout=timeout, **request, **_AS_IT_COMES)
         with contextlib.closing(response):
             answer = Answer(response.status, _content(response, largest))
         location = response.get_redirect_location()
@@ -164,19 +164,19 @@ class Client:
         target = urllib.parse.urljoin(url, location)
         if not redirects or method != "GET" or _origin(target) != _origin(url):
             expected = "expected no redirect, but of a GET to the same server"
-            raise ValueError(received(expected, self.shown(f"{answer.status} to {target}")))
-        return self._followed(until, method, target, largest, redirects - 1, **given)
+            raise ValueError(received(expected, self.redact(f"{answer.status} to {target}")))
+        return self._follow(until, method, target, largest, redirects - 1, **request)
 
     def _error(self, error: Exception | None, until: float) -> OSError:
         if isinstance(error, urllib3.exceptions.NewConnectionError):
-            cause = self.shown(str(error.__cause__ or error))
+            cause = self.redact(str(error.__cause__ or error))
             return ConnectionError(received("expected a server that can be reached", cause))
         if isinstance(error, urllib3.exceptions.TimeoutError) or time.monotonic() >= until:
             return TimeoutError(f"expected the whole answer within {self._timeout:g} s")
-        reason = self.shown(str(error.args[-1] if error and error.args else error))
+        reason = self.redact(str(error.args[-1] if error and error.args else error))
         return ConnectionError(received("expected a whole answer by HTTP", reason))
 
-    def shown(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Returns text of the server as `one_line`, without the authorization."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -210,7 +210,7 @@ def one_line(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Returns a name as a part of a URL."""
     return urllib.parse.quote(name, safe="")
 
@@ -284,13 +284,13 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_Waiting(self.fp.detach(), sock, until))
 
 
-def _timed(pool: Any) -> Any:
+def _timed_pool(pool: Any) -> Any:
     """A class of pools whose connections have such responses."""
     connection = type("Connection", (pool.ConnectionCls,), {"response_class": _Response})
     return type("Pool", (pool,), {"ConnectionCls": connection})
 
 
 _POOLS = {
-    "http": _timed(urllib3.HTTPConnectionPool),
-    "https": _timed(urllib3.HTTPSConnectionPool),
+    "http": _timed_pool(urllib3.HTTPConnectionPool),
+    "https": _timed_pool(urllib3.HTTPSConnectionPool),
 }

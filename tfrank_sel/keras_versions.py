@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from tfrank_sel.refusals import missing
+from tfrank_sel.errors import missing_package
 
 
 def run(package: str) -> None:
@@ -16,14 +16,14 @@ def run(package: str) -> None:
         with quiet():
             module = importlib.import_module(f"{package}.__main__")
     except ImportError as error:
-        print(missing(error), file=sys.stderr)
+        print(missing_package(error), file=sys.stderr)
         sys.exit(2)
     module.main()
 
 
 # the entry points, of setup.cfg
 clicks = functools.partial(run, "tfrank_sel.clicks")
-engine = functools.partial(run, "tfrank_sel.engines")
+engine = functools.partial(run, "tfrank_sel.search_engines")
 metrics = functools.partial(run, "tfrank_sel.trec")
 migrate = functools.partial(run, "tfrank_sel.migration")
 pipelines = functools.partial(run, "tfrank_sel.pipelines")

@@ -12,8 +12,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, TypeVar
 
+from tfrank_sel.errors import missing_package, question
 from tfrank_sel.exports import EXPORTS, REGISTERED
-from tfrank_sel.refusals import missing, question
 
 
 def exported(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -36,7 +36,7 @@ def exported(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]
         try:
             module = importlib.import_module(inner if is_module else str(home))
         except ModuleNotFoundError as error:
-            raise ImportError(f"{inner}: {missing(error)}", name=error.name) from error
+            raise ImportError(f"{inner}: {missing_package(error)}", name=error.name) from error
         return module if is_module else getattr(module, name)
 
     return attribute, lambda: exports, exports
@@ -74,15 +74,15 @@ class _Later:
     def from_config(self, config: dict[str, Any]) -> Any:
         """Makes the object that a config describes."""
         saving = sys.modules["keras"].saving
-        made = self._imported()
+        made = self._import()
         # the scope around this call may hold objects of this class
         with saving.custom_object_scope(saving.get_custom_objects()):
             return made.from_config(config)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._imported()(*args, **kwargs)
+        return self._import()(*args, **kwargs)
 
-    def _imported(self) -> Any:
+    def _import(self) -> Any:
         for package in _PACKAGES:  # also those of functions in the config
             importlib.import_module(f"tfrank_sel.{package}")
         return getattr(importlib.import_module(self._module), self._name)

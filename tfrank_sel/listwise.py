@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
 from tfrank_sel.ops import class_labels
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import UNSET, Frozen, Named
 
 LONGEST_TEXT = 60  # characters of a value in a message
@@ -116,7 +116,7 @@ class Listwise(Named, abc.ABC):
         return 0.0
 
     @property
-    def meaning(self) -> Hashable | None:
+    def equality_key(self) -> Hashable | None:
         """A key that is equal for objects that compute the same; `None` if that may change."""
         try:
             values = [_value(getattr(self, name)) for name in self._own]
@@ -191,8 +191,8 @@ def _value(x: Any) -> Hashable:
         return x.__func__, _value(x.__self__)
     if isinstance(x, functools.partial):
         return functools.partial, _value(x.func), _value(x.args), _value(tuple(x.keywords.items()))
-    if isinstance(x, Listwise) and x.meaning is not None:
-        return x.meaning
+    if isinstance(x, Listwise) and x.equality_key is not None:
+        return x.equality_key
     if isinstance(x, tf.Variable) or tf.is_tensor(getattr(x, "value", x)):
         return "of this identity", id(x)  # a graph reads the current value of a variable
     if isinstance(x, _VALUES):
@@ -267,10 +267,10 @@ def _dense(
             tf.maximum(tf.cast(width, tf.int32), 1),
             message="A row of `sample_weight` must not be longer than a list.",
         )
-    return tuple(_padded(x, width) if isinstance(x, tf.RaggedTensor) else x for x in tensors)
+    return tuple(_pad_rows(x, width) if isinstance(x, tf.RaggedTensor) else x for x in tensors)
 
 
-def _padded(x: tf.RaggedTensor, width: Tensor) -> Tensor:
+def _pad_rows(x: tf.RaggedTensor, width: Tensor) -> Tensor:
     """Pads rows with NaN to a width."""
     tf.debugging.assert_less_equal(
         x.row_lengths(),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 
 try:
     import fcntl
@@ -23,7 +23,7 @@ _TRIES = 10  # to open or lock a file that others remove, before there is a wait
 
 
 @contextlib.contextmanager
-def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
+def atomic_path(path: Path, *, replaces: bool = False) -> Iterator[Path]:
     """Writes a file or folder, which is there only if all of it is.
 
     Args:
@@ -49,7 +49,7 @@ def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
     """
     if replaces and path.is_symlink():
         path = Path(os.path.realpath(path))
-    with claimed(path.with_name(f".{path.name}.partial")) as written:
+    with claim(path.with_name(f".{path.name}.partial")) as written:
         if path.exists() and not replaces:
             raise FileExistsError(received("`path` must not exist", path))
         try:
@@ -80,7 +80,7 @@ def flush(path: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[Path]:
+def claim(folder: Path) -> Iterator[Path]:
     """Locks a folder for this process; at the end, removes the folder with its contents.
 
     A killed process leaves its folder, but not its lock: the next process that claims the folder
@@ -98,7 +98,7 @@ def claimed(folder: Path) -> Iterator[Path]:
         OSError: If the folder cannot be created.
     """
     try:
-        with held(folder, _LOCK):
+        with hold(folder, _LOCK):
             _clear(folder)
             try:
                 yield folder / "written"
@@ -110,7 +110,7 @@ def claimed(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def held(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[None]:
+def hold(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[None]:
     """Locks a folder for this process until the context ends.
 
     Args:
@@ -128,12 +128,12 @@ def held(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[N
         raise ImportError(received(expected, sys.platform))
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        with _locked(folder / name, time.monotonic() + patience) as lock:
+        with _lock(folder / name, time.monotonic() + patience) as lock:
             try:
                 yield
             finally:
                 with contextlib.suppress(OSError):
-                    # The file must still be locked under its name: see `_locked`.
+                    # The file must still be locked under its name: see `_lock`.
                     if _is_there(lock, folder / name):
                         os.unlink(folder / name)
     finally:
@@ -148,7 +148,7 @@ def remove_empty(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, until: float) -> Iterator[int]:
+def _lock(path: Path, until: float) -> Iterator[int]:
     """Locks a file, and checks that it is still the file of this name.
 
     Only the process that has locked the file of this name removes it, and nothing else does: its
@@ -156,7 +156,7 @@ def _locked(path: Path, until: float) -> Iterator[int]:
     """
     for tries in itertools.count():
         with contextlib.ExitStack() as stack:
-            lock = _opened(path)
+            lock = _open_lock(path)
             stack.callback(os.close, lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +173,7 @@ def _locked(path: Path, until: float) -> Iterator[int]:
         time.sleep(_OFTEN)
 
 
-def _opened(path: Path, tries: int = _TRIES) -> int:
+def _open_lock(path: Path, tries: int = _TRIES) -> int:
     """Opens a file, no link, in a folder that others remove whenever it is empty."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +181,7 @@ def _opened(path: Path, tries: int = _TRIES) -> int:
     except (FileExistsError, FileNotFoundError):
         if not tries:
             raise
-    return _opened(path, tries - 1)
+    return _open_lock(path, tries - 1)
 
 
 def _is_there(lock: int, path: Path) -> bool:

@@ -11,7 +11,7 @@ from types import ModuleType
 
 PACKAGES = {
     "clicks": "tfrank_sel.clicks",
-    "engines": "tfrank_sel.engines",
+    "engines": "tfrank_sel.search_engines",
     "migration": "tfrank_sel.presets",
     "onnx": "tfrank_sel.onnx",
     "tfx": "tfrank_sel.pipelines.tfx",

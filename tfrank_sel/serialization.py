@@ -17,8 +17,8 @@ from tfrank_sel.arguments import (
     Checked,
     ReadableSignature,
     argument,
-    declared,
-    given,
+    constructor_arguments,
+    passed_arguments,
     take_plain,
 )
 from tfrank_sel.lazy import of_name, register as register
@@ -45,7 +45,9 @@ class Configurable(Checked):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls, *args, **kwargs)
         kind: type = cls
-        others = sorted(given(kind, args, kwargs).keys() - {*declared(kind), *OF_KERAS})
+        others = sorted(
+            passed_arguments(kind, args, kwargs).keys() - {*constructor_arguments(kind), *OF_KERAS}
+        )
         if passed_on := tuple(name for name in others if argument(kind, name)):
             object.__setattr__(self, "_passed_on", passed_on)
         return self
@@ -54,20 +56,20 @@ class Configurable(Checked):
         """Returns the arguments of an equal object, as JSON-ready values."""
         base: dict[str, Any] = getattr(super(), "get_config", dict)()
         cls: type = type(self)
-        names = [n for n, a in declared(cls).items() if a.is_own or n not in base]
+        names = [n for n, a in constructor_arguments(cls).items() if a.is_own or n not in base]
         # what a constructor of a user passes on, and a base keeps
         names += [n for n in vars(self).get("_passed_on", ()) if n not in base and hasattr(self, n)]
-        return {**base, **{n: _serialized(getattr(self, n)) for n in names}}
+        return {**base, **{n: _serialize(getattr(self, n)) for n in names}}
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, unchanged."""
         cls: type = type(self)
-        return {name: getattr(self, name) for name in declared(cls)}
+        return {name: getattr(self, name) for name in constructor_arguments(cls)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes the object that `get_config` described."""
-        return cls(**{n: _deserialized(v) for n, v in config.items()})
+        return cls(**{n: _deserialize(v) for n, v in config.items()})
 
 
 @typing.dataclass_transform(frozen_default=True)
@@ -127,7 +129,7 @@ class Named(Configurable):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls, *args, **kwargs)
         # unchanged: Keras 2 wraps attributes, but not at this point
-        object.__setattr__(self, "default_name", _name(cls, given(cls, args, kwargs)))
+        object.__setattr__(self, "default_name", _name(cls, passed_arguments(cls, args, kwargs)))
         object.__setattr__(self, "_of_keras", {"_of_keras", *vars(self)})
         return self
 
@@ -157,7 +159,7 @@ class Named(Configurable):
         if "_own" not in vars(self) or name == "name":
             return False
         cls: type = type(self)
-        if name in declared(cls) or name in self._own:
+        if name in constructor_arguments(cls) or name in self._own:
             return True
         by_keras = name in self._of_keras or any(
             name in vars(c) for c in cls.__mro__ if c.__module__.partition(".")[0] in _KERAS
@@ -168,7 +170,7 @@ class Named(Configurable):
     def __dir__(self) -> list[str]:
         """Returns the names for users: not those that classes of this package share."""
         cls: type = type(self)
-        inner, names = set[str](), {*_FOR_USERS, *declared(cls)}
+        inner, names = set[str](), {*_FOR_USERS, *constructor_arguments(cls)}
         for base in cls.__mro__:
             is_inner = base.__module__.partition(".")[0] == "tfrank_sel"
             (inner if is_inner else names).update(vars(base))
@@ -236,7 +238,7 @@ def _immutable(value: Any) -> Any:
 
 def _name(cls: type, options: Mapping[str, Any]) -> str:
     words = [re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()]
-    for option in {**declared(cls), **options}:
+    for option in {**constructor_arguments(cls), **options}:
         declaration = argument(cls, option)
         if declaration is None:
             continue
@@ -265,12 +267,12 @@ def _in_words(value: Any) -> str:
     return re.sub("[^a-z0-9]+", "_", str(value).lower()).strip("_")
 
 
-def _serialized(value: Any) -> Any:
+def _serialize(value: Any) -> Any:
     # plain values are kept: when Keras 2 exports a SavedModel, it handles only objects
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if type(value) is tuple:
-        return list(map(_serialized, value))
+        return list(map(_serialize, value))
     cls = type(value)
     name = f"tfrank_sel>{cls.__name__}"
     if isinstance(value, Frozen) and of_name(name) is cls:  # as Keras, but without it
@@ -281,7 +283,7 @@ def _serialized(value: Any) -> Any:
     return keras.saving.serialize_keras_object(value)
 
 
-def _deserialized(value: Any) -> Any:
+def _deserialize(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):

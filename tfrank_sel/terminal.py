@@ -17,8 +17,8 @@ class Terminal(Console):
         **given: Arguments of `rich.console.Console`.
     """
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(markup=False, emoji=False, highlight=False, **given)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
 
-    def render_str(self, text: str, **given: Any) -> Text:
-        return super().render_str(printable(text), **given)
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)

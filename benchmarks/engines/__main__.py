@@ -39,8 +39,8 @@ import numpy as np
 import xgboost
 
 from tfrank_sel import export, models
-from tfrank_sel.engines.trees import VERSIONS
 from tfrank_sel.models.boosted_trees import ZERO, Forest, Split, Tree
+from tfrank_sel.search_engines.trees import VERSIONS
 
 HERE = pathlib.Path(__file__).parent
 TOLERANCE = 1e-5

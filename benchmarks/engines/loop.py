@@ -28,7 +28,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from benchmarks.engines.__main__ import HERE, PLUGIN, pom
-from tfrank_sel.engines.connection import Connection
+from tfrank_sel.search_engines.connection import Connection
 
 NUMBER = "3.5.0"  # the last one whose common-utils is in Maven's repository
 JARS = [
@@ -144,7 +144,9 @@ def run(url: str, folder: pathlib.Path) -> Iterator[tuple[str, float, str]]:
     ]
     for command in commands:
         began = time.perf_counter()
-        module = "tfrank_sel.pipelines" if command.startswith("run ") else "tfrank_sel.engines"
+        module = (
+            "tfrank_sel.pipelines" if command.startswith("run ") else "tfrank_sel.search_engines"
+        )
         words = [sys.executable, "-m", module, *command.split()]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
         if done.returncode:

@@ -73,7 +73,7 @@ def predictions(data: Sequence[Fold], scores: networks.Scores, method: str | Non
         if method:
             items = np.concatenate(held_out)[np.newaxis, :, np.newaxis]
             labels = np.concatenate([x.labels for x in vali])[np.newaxis]
-            predict = models.recalibrate(identity, [(items, labels)], method).expected
+            predict = models.recalibrate(identity, [(items, labels)], method).expected_labels
         pairs = zip(rest, test, strict=True)
         found[seed] += [(predict(tf.constant(s, tf.float32)).numpy(), x.labels) for s, x in pairs]
     return found

@@ -38,7 +38,7 @@ def trainer(fold: dict[str, Lists]) -> Iterator[Train]:
         for step in ("ingest", "analyze"):
             ingested = run(configuration, folder / "run", quiet, only=step)
         learned, held_out = ingested.splits["train"], ingested.splits["validation"]
-        prepared = preparation.prepared(learned.statistics, learned.layout, within_list=True)
+        prepared = preparation.fit_preparation(learned.statistics, learned.layout, within_list=True)
         batches = learned.batches(), held_out.batches()
         with PreparedLists(*batches, Settings(), folder / "prepared") as lists:
 

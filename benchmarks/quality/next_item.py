@@ -257,7 +257,9 @@ class Training:
 def accuracies(best: Array, relevant: Any) -> list[float]:
     """Top-1, top-5 and top-20 accuracy over the users with a relevant item."""
     counts = np.diff(relevant.indptr)
-    shares = retrieval.marked(best, relevant).cumsum(axis=1) / np.maximum(counts, 1)[:, np.newaxis]
+    shares = (
+        retrieval.mark_members(best, relevant).cumsum(axis=1) / np.maximum(counts, 1)[:, np.newaxis]
+    )
     return [float(shares[counts > 0, k - 1].mean()) for k in TOPS]
 
 

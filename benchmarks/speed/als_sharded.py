@@ -45,7 +45,7 @@ def _exchanged(shape: tuple[int, int], results: Any) -> None:
     def exchange() -> None:
         for block in blocks:
             group.total(gram)
-            group.gathered(block)
+            group.gather_rows(block)
 
     results.put(seconds(exchange))
 

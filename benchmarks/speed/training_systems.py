@@ -154,7 +154,7 @@ def _run(splits: Splits, folder: pathlib.Path, **sections: dict[str, Any]) -> Fi
     watch = Watch()
     result = run(configuration, folder / "out", Progress(Console(quiet=True)))
     watch()
-    fits, (total,) = result.trained["ours"].fits, watch.ends
+    fits, (total,) = result.trained_models["ours"].fits, watch.ends
     passes = sum(fit.epochs for fit in fits)
     best = max(fit.validation_ndcg for fit in fits)
     found = (passes, best, None, None, total, count * passes / total)

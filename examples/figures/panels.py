@@ -22,7 +22,7 @@ from tfrank_sel.plots.axes import (
     evaluate,
     grid,
     of_lists,
-    varied,
+    vary_score,
 )
 
 _PARAMETERS = {
@@ -211,7 +211,7 @@ def list_links(axes: Axes, subject: Subject, scores: Scores = LOW_MIDDLE_HIGH) -
     """Draws the link of each item of a list in its own score, and dashed its slope."""
     s = grid(AROUND)
     for k, color in enumerate(colors(len(scores))):
-        lists = varied(scores, k, s)
+        lists = vary_score(scores, k, s)
         axes.plot(s, subject.list_link(lists)[:, k], color=color, label=f"s = {scores[k]:g}")
         slope = subject.list_sensitivity(lists)[:, k]
         axes.plot(s, slope, color=color, linestyle="--", linewidth=1.0)
@@ -221,7 +221,7 @@ def probabilities(axes: Axes, subject: Subject, scores: Scores = LOW_MIDDLE_HIGH
     """Draws the probability of each item of a list in its own score."""
     s = grid(AROUND)
     for k, color in enumerate(colors(len(scores))):
-        p = of_lists(_composite(subject).softmax.probabilities, varied(scores, k, s))[:, k]
+        p = of_lists(_composite(subject).softmax.probabilities, vary_score(scores, k, s))[:, k]
         axes.plot(s, p, color=color, label=f"s = {scores[k]:g}")
     axes.set_ylim(-0.05, 1.05)
 
@@ -232,10 +232,10 @@ def projections(axes: Axes, subject: Subject, scores: Scores = LOW_MIDDLE_HIGH) 
     s = np.tile(scores, [len(z), 1])
     curves = []
     for k, color in enumerate(colors(len(scores))):
-        curves.append(subject.list_loss(varied(scores, k, z), s))
+        curves.append(subject.list_loss(vary_score(scores, k, z), s))
         axes.plot(z, curves[-1], color=color, label=f"s = {scores[k]:g}")
         for move in (-1.0, 1.0):
-            moved = subject.list_loss(varied([x + move for x in scores], k, z), s)
+            moved = subject.list_loss(vary_score([x + move for x in scores], k, z), s)
             axes.plot(z, moved - moved.min(), color=color, linestyle=":", linewidth=1.0)
     _zoom(axes, z, curves, scores)
 

@@ -321,4 +321,4 @@ def test_a_log_needs_its_roles_and_rows_with_no_more_clicks_than_impressions():
     ones = np.ones(2)
     known = clicks.Propensities(np.array([8, 9]), ones, ones, ones, "pbm")
     with pytest.raises(ValueError, match="at least one position must have a propensity"):
-        tables.covered(table, known, "drop")
+        tables.with_propensities(table, known, "drop")

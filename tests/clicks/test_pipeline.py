@@ -20,7 +20,7 @@ from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.evaluation import clicks as by_clicks
 from tfrank_sel.pipelines.ingestion import stored_lists
-from tfrank_sel.pipelines.ingestion.clicks import corrected
+from tfrank_sel.pipelines.ingestion.clicks import correct_log
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 KEYS = {
@@ -328,7 +328,7 @@ def test_impressions_that_are_named_are_in_each_file_of_a_run(tmp_path) -> None:
     inputs = Inputs(files, Columns("query", "click", "item", ("n",)), {"train": 1.0})
     for name in ("seen", "shown"):
         with pytest.raises(InputError, match=f"expected a column '{name}'"):
-            corrected(inputs, Clicks(position="position", shown=name), tmp_path / name)
+            correct_log(inputs, Clicks(position="position", shown=name), tmp_path / name)
 
 
 def test_a_configuration_names_what_the_package_has() -> None:

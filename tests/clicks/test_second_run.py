@@ -10,7 +10,7 @@ from pyarrow import parquet
 from tests.pipelines import second_run
 from tests.pipelines.second_run import configured
 from tests.pipelines.test_second_run import BESIDE, SHARES, is_of, read_by
-from tfrank_sel.pipelines.ingestion.findings import hash_of, split_of
+from tfrank_sel.pipelines.ingestion.ingest_counts import hash_of, split_of
 from tfrank_sel.pipelines.run.steps import STEPS
 
 CLICKS = {"clicks.position": "position", "clicks.session": "session", "clicks.method": "pbm"}

@@ -377,6 +377,6 @@ def test_doc_ids_are_bytes_to_the_last_zero(tmp_path):
     ids = np.array([[b"a\0", b"\7\0\0", b"\xff"]], np.object_)
     scores = np.array([[3.0, 2.0, 1.0]], np.float32)
     mixing = Interleaving("ranker", (1, 2), tmp_path / "log.jsonl")
-    mixed = interleaving._mixed([scores, ids], [scores, ids], mixing)
+    mixed = interleaving._mix_scores([scores, ids], [scores, ids], mixing)
     assert mixed["doc_ids"].tolist() == ids.tolist()
     assert lines(tmp_path / "log.jsonl")[0]["items"] == ["a\0", "\7\0\0", "\\xff"]

@@ -27,7 +27,7 @@ from tfrank_sel.data import InputError, formats
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.features import Category
 from tfrank_sel.pipelines.configuration.data import Clicks
-from tfrank_sel.pipelines.ingestion.clicks import corrected
+from tfrank_sel.pipelines.ingestion.clicks import correct_log
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 
@@ -45,7 +45,7 @@ def by_run(path, role, folder):
     columns = Columns(names["query"], "click", names["doc_id"], ("n",))
     inputs = Inputs([Source(str(path))], columns, {"train": 1.0})
     output = folder / f"run{len(list(folder.iterdir()))}"
-    made, *_ = corrected(inputs, Clicks(position="position", session="session"), output)
+    made, *_ = correct_log(inputs, Clicks(position="position", session="session"), output)
     shown = parquet.read_table(output / "shown.parquet")["query" if role == "query" else "item"]
     found = set(parquet.read_table(made.sources[0].path)["x"].to_pylist())
     assert found == set(shown.to_pylist())
@@ -182,7 +182,7 @@ def test_other_columns_are_features_as_in_the_log(tmp_path, suffix):
         columns = Columns("query", "click", "item", types)
         inputs = Inputs([Source(str(path))], columns, {"train": 1.0})
         wanted = attempt(features, path, "click", types)
-        if attempt(corrected, inputs, Clicks(position="position"), made):
+        if attempt(correct_log, inputs, Clicks(position="position"), made):
             assert attempt(features, made / "log.parquet", "click", types) == wanted, name
         else:
             assert wanted is None, name
@@ -211,7 +211,7 @@ def test_a_column_of_any_type_is_kept_or_refused_in_one_line(tmp_path):
         kept += attempt(invoked, clicks_app, "correct", path, "--output", output) is not None
         columns = Columns("query", "click", "item", ("n",))
         inputs = Inputs([Source(str(path))], columns, {"train": 1.0})
-        attempt(corrected, inputs, Clicks(position="position"), tmp_path / f"run{number}")
+        attempt(correct_log, inputs, Clicks(position="position"), tmp_path / f"run{number}")
     assert kept > 40
 
 

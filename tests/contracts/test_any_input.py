@@ -141,7 +141,7 @@ def test_a_score_of_nan_is_not_lost_under_xla(loss: losses.ListwiseLoss) -> None
     tf.config.run_functions_eagerly(False)
     labels, scores = [[1.0, 0.0, 0.0], [1.0, 0.0, -1.0]], [[0.9, 0.1, math.nan]] * 2
     batch = loss.batch_of(labels, scores, None, "float32")
-    values = loss.checked(batch.labels, batch.scores, batch.mask, batch.weights)
+    values = loss.shared_formula(batch.labels, batch.scores, batch.mask, batch.weights)
     np.testing.assert_array_equal(np.isnan(values), [True, False])  # the second is of padding
 
 

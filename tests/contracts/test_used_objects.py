@@ -166,9 +166,9 @@ def test_equal_objects_share_a_graph_but_not_what_may_change(make: Any) -> None:
 
 def test_equal_objects_share_a_graph_and_others_none() -> None:
     y_true, y_pred = [[0.0, 1.0]], [[1.0, 2.0]]
-    assert losses.SoftmaxLoss(0.5).meaning == losses.SoftmaxLoss(0.5, name="x").meaning
-    assert losses.SoftmaxLoss(0.5).meaning != losses.SoftmaxLoss().meaning
-    assert losses.TopKCrossEntropyLoss(np.array([1, 2])).meaning is not None
-    assert _Scaled({"x": 1.0}).meaning is None
+    assert losses.SoftmaxLoss(0.5).equality_key == losses.SoftmaxLoss(0.5, name="x").equality_key
+    assert losses.SoftmaxLoss(0.5).equality_key != losses.SoftmaxLoss().equality_key
+    assert losses.TopKCrossEntropyLoss(np.array([1, 2])).equality_key is not None
+    assert _Scaled({"x": 1.0}).equality_key is None
     for k in (1, 2):
         assert metrics.DCG(k)(y_true, y_pred) == metrics.DCG(k, name="other")(y_true, y_pred)

@@ -162,7 +162,7 @@ def test_files_of_a_store_come_as_those_on_disk(days, tmp_path, monkeypatch):
     monkeypatch.setenv("TFRANK_SEL_CACHE", str(tmp_path))
     urls = [f"memory://days/{pathlib.Path(day).name}" for day in days]
     for day, url in zip(days, urls, strict=True):
-        with stores.opened(url, "wb") as file:
+        with stores.open_file(url, "wb") as file:
             file.write(pathlib.Path(day).read_bytes())
     for changed in ({}, {"shuffle_buffer": 3, "seed": 1}, {"shard": (1, 20), "shuffle_buffer": 2}):
         assert sorted(numbers(urls, **changed)) == sorted(numbers(days, **changed))

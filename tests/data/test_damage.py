@@ -14,7 +14,7 @@ from pyarrow import parquet
 from tfrank_sel import data
 from tfrank_sel.data import InputError, formats
 from tfrank_sel.data.formats import Columns, Part, Schema, records
-from tfrank_sel.data.lists import Lists, grouped
+from tfrank_sel.data.lists import Lists, group_rows
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.features import Category, Number
 
@@ -84,7 +84,7 @@ def read(paths, types=TYPES):
     layout = reader.infer(paths)
     if isinstance(reader, formats.RowReader):
         rows = (x for path in paths for x in reader.rows(Part(path), layout))
-        found = list(grouped(rows, layout))
+        found = list(group_rows(rows, layout))
     else:
         found = [x for path in paths for x in reader.lists(Part(path), layout)]
     lists = [x for some in found if isinstance(some, Lists) for x in some]

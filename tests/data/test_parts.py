@@ -88,7 +88,7 @@ def read(reader, parts):
     """The lists of parts, and what is rejected, by its number in the file."""
     found = [x for part in parts for x in reader.lists(part, LAYOUT)]
     rejected = [x for x in found if isinstance(x, Rejected)]
-    rejected = reader.numbered(rejected, {parts[0].path: parts})
+    rejected = reader.with_file_rows(rejected, {parts[0].path: parts})
     lists = plain(x for some in found if isinstance(some, Lists) for x in some)
     return lists, sorted(rejected, key=lambda x: (x.number or 0, x.reason))
 

@@ -97,7 +97,7 @@ def query_of_packed(record):
 
 
 def query_of_elwc(record):
-    spec = FeatureSpec(1).named()
+    spec = FeatureSpec(1).list_features()
     _, query, _ = parsing.split(tf.constant([record]))
     return tf.io.parse_example(query, spec.context)["query_id"].numpy()[0].decode()
 

@@ -13,11 +13,11 @@ import tensorflow as tf
 
 from tests.data import sets
 from tfrank_sel import data, models
+from tfrank_sel.canonical_text import canonical
 from tfrank_sel.data import frames, requests
 from tfrank_sel.data.arrays import moments
-from tfrank_sel.data.formats.tables import joined
+from tfrank_sel.data.formats.tables import join_columns
 from tfrank_sel.features import Category, Hash, Number, Set, Timestamp
-from tfrank_sel.spelling import spelled
 
 NOON = datetime.datetime(2024, 1, 1, 12, 30)
 SECONDS = 1_704_112_200
@@ -118,7 +118,7 @@ def test_dates_and_times_of_several_files_are_times(kinds):
         day.dictionary_encode() if pa.types.is_dictionary(kind) else day.cast(kind)
         for kind in kinds
     ]
-    column = joined([*columns, pa.nulls(1)])
+    column = join_columns([*columns, pa.nulls(1)])
     assert pa.types.is_temporal(column.type)
     expected = np.array(["2024-01-01", "NaT", "2024-01-01", "NaT", "NaT"], "M8[s]")
     np.testing.assert_array_equal(moments(column), expected)
@@ -147,5 +147,5 @@ def test_a_model_looks_a_text_up_as_it_is_spelled(written):
 
 def test_a_spelling_is_its_own_spelling():
     for text in (*(y for _, x in TEXTS.values() for y in x), "-0.0", "1.10", "1e5", ""):
-        assert spelled(spelled(text)) == spelled(text)
-    assert json.loads(spelled("7.000")) == 7
+        assert canonical(canonical(text)) == canonical(text)
+    assert json.loads(canonical("7.000")) == 7

@@ -368,7 +368,7 @@ def test_named_features_are_the_inverse_of_matrices(rows, is_int):
         "features": tf.constant(np.pad(one.features, [(0, 1), (0, 0)])[None]),
         "texts": tf.constant([[*one.texts.tolist(), [""] * one.texts.shape[1]]]),  # and padding
     }
-    named = typed.named(batch, types)
+    named = typed.split_matrices(batch, types)
     for name, spec in typed.structure(types).items():
         assert spec.is_compatible_with(named[name]), name
     again = typed.matrices(named, types)

@@ -23,8 +23,8 @@ def types(group: Group) -> list[object]:
     """A sum beyond 2^53, and rows of small types, of odd numbers, and without columns."""
     count = group.total(np.array([2**53 + 1, group.rank])).tolist()
     kinds = [np.arange(group.rank + 1).astype(x)[:, None] for x in (bool, "i1", "f2", "u2", "f8")]
-    gathered = [group.gathered(x).ravel().tolist() for x in kinds]
-    return [count, gathered, list(group.gathered(np.ones([2, 0])).shape)]
+    gathered = [group.gather_rows(x).ravel().tolist() for x in kinds]
+    return [count, gathered, list(group.gather_rows(np.ones([2, 0])).shape)]
 
 
 def step(group: Group, *, is_compiled: bool) -> list[list[float]]:

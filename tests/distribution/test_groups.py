@@ -97,7 +97,7 @@ def test_without_a_cluster_a_process_is_alone(monkeypatch):
     alone = CollectiveGroup()
     assert (alone.rank, alone.size, alone.is_chief) == (0, 1, True)
     assert alone.total(np.ones([2])).tolist() == [1.0, 1.0]
-    assert alone.gathered(np.arange(4), np.array([1, 3])).tolist() == [1, 3]
+    assert alone.gather_rows(np.arange(4), np.array([1, 3])).tolist() == [1, 3]
 
 
 @pytest.mark.parametrize(("cluster", "task", "reason"), refusals.of("tf_config"))

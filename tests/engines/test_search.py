@@ -16,7 +16,7 @@ from tests.engines.java import HERE, ITEMS, LISTS
 from tests.search_engines.test_commands import refused, told
 from tests.search_engines.test_trees import FEATURES, trees
 from tfrank_sel import export, models
-from tfrank_sel.engines.connection import Connection
+from tfrank_sel.search_engines.connection import Connection
 
 
 def core_of(folder: pathlib.Path, name: str) -> pathlib.Path:

@@ -55,7 +55,7 @@ def test_a_run_and_the_estimator_train_the_same_members(tmp_path: pathlib.Path) 
     (X, y, sizes), (X_held_out, y_held_out, held_out) = rows.values()
     ranker = Ranker(**QUICK, **FITTED, random_state=TrainingSettings().seed)
     ranker.fit(X, y, group=sizes, eval_set=[(X_held_out, y_held_out)], eval_group=[held_out])
-    theirs = found.trained["ours"]
+    theirs = found.trained_models["ours"]
     assert [fit.loss for fit in theirs.fits] == list(ranker.history_)
     for fit, history in zip(theirs.fits, ranker.history_.values(), strict=True):
         assert {*fit.history} == {*history}

@@ -48,7 +48,7 @@ def test_the_randomisation_test_equals_all_signs_of_scipy(queries: int) -> None:
 def test_the_interval_equals_the_bootstrap_of_scipy() -> None:
     stats = pytest.importorskip("scipy.stats")
     values, keys = normal(300, 1, 0.1), np.arange(300, dtype=np.uint64)
-    found = np.ravel(significance.resampled(keys, values, seed=0, resamples=10_000).interval())
+    found = np.ravel(significance.resample(keys, values, seed=0, resamples=10_000).interval())
     theirs = stats.bootstrap((values[:, 0],), np.mean, method="percentile", n_resamples=10_000)
     np.testing.assert_allclose(found, theirs.confidence_interval, atol=0.008)
 
@@ -57,7 +57,7 @@ def test_few_queries_and_few_resamples_have_an_interval() -> None:
     for queries, resamples, seed in itertools.product((1, 2), (1, 2, 3), range(40)):
         values = np.arange(1.0, queries + 1.0)[:, None]
         keys = np.arange(queries, dtype=np.uint64)
-        low, high = significance.resampled(keys, values, seed=seed, resamples=resamples).interval()
+        low, high = significance.resample(keys, values, seed=seed, resamples=resamples).interval()
         assert 1.0 <= low[0] <= high[0] <= queries
 
 

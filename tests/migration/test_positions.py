@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tfrank_sel.migration import names, rewriting
-from tfrank_sel.migration.rewriting import rewritten
+from tfrank_sel.migration.rewriting import rewrite_file
 
 HEAD = "import tensorflow_ranking as tfr\n"
 # the public names of tensorflow-ranking 0.5.5, by module, and where they may stand
@@ -113,7 +113,7 @@ def test_encoding_and_ends_of_lines_stay(mark: bytes, coding: str, end: str) -> 
     encoding = "latin-1" if "latin" in coding else "utf-8"
     before = f"{coding}{HEAD}x = tfr.keras.losses.SoftmaxLoss()  # é\ny = tfr.data\n"
     after = rewriting.rewrite(before)
-    found = rewritten("a.py", mark + before.replace("\n", end).encode(encoding))
+    found = rewrite_file("a.py", mark + before.replace("\n", end).encode(encoding))
     assert found == mark + after.replace("\n", end).encode(encoding)
     assert rewriting.MARK in after
 
@@ -141,7 +141,7 @@ def test_cells_of_code_of_a_notebook_are_rewritten_and_all_else_stays(
     indent: int, end: str
 ) -> None:
     before = json.dumps(notebook(*CELLS), indent=indent, ensure_ascii=False) + "\n"
-    found = rewritten("a.ipynb", before.replace("\n", end).encode())
+    found = rewrite_file("a.ipynb", before.replace("\n", end).encode())
     after = [
         CELLS[0],
         [*CELLS[1][:2], "from tfrank_sel.presets import tfr"],

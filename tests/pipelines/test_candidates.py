@@ -47,7 +47,7 @@ def test_loss_model_and_baseline_are_the_users(tmp_path):
     }
     quiet = Progress(rich.console.Console(quiet=True))
     result = run(Configuration.model_validate(sections), tmp_path / "out", quiet)
-    [ours] = result.trained.values()
+    [ours] = result.trained_models.values()
     assert [tuple(weights.shape) for weights in ours.model.weights[-4:-2]] == [(3, 4), (4,)]
     assert result.evaluation.against == "random order"
     [(name, trained)] = json.loads((tmp_path / "out/train/training.json").read_text()).items()

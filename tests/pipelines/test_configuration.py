@@ -15,15 +15,15 @@ from tfrank_sel.features import Number
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.commands import options
-from tfrank_sel.pipelines.commands.options import Given, configured
+from tfrank_sel.pipelines.commands.options import Given, take_options
 from tfrank_sel.pipelines.configuration import (
     Configuration,
     ConfigurationError,
     Override,
     load,
     reference,
-    replaced,
     text,
+    with_overrides,
 )
 from tfrank_sel.pipelines.configuration.section import option, option_name
 from tfrank_sel.pipelines.configuration.training import TrainingSection
@@ -69,7 +69,7 @@ class OwnConfiguration(Configuration):
 
 
 def test_a_key_is_declared_once():
-    @configured(*options.keys("training", of=OwnConfiguration))
+    @take_options(*options.keys("training", of=OwnConfiguration))
     def command(given: Given) -> None:
         [(key, value, origin)] = [(x.key, x.value, x.origin) for x in given.overrides]
         print(OwnConfiguration.model_validate({"training": {"warm_up": value}}).training.warm_up)
@@ -233,7 +233,7 @@ def test_an_error_of_a_value_of_several_types_is_one_line_of_its_key(setting, li
 def test_a_loss_that_is_not_the_default_stays_with_a_region(tmp_path):
     named = "training.loss=[{class='LambdaLoss'}]", "evaluation.baseline={class='LambdaLoss'}"
     kept = with_set("training.region=0.1", *named)
-    for one in (kept, replaced(kept, [Override.parse("training.epochs=3")])):
+    for one in (kept, with_overrides(kept, [Override.parse("training.epochs=3")])):
         assert one.training.loss == [{"class": "LambdaLoss"}]
         assert one.evaluation.baseline == {"class": "LambdaLoss"}
     printed = text(load())
@@ -241,7 +241,7 @@ def test_a_loss_that_is_not_the_default_stays_with_a_region(tmp_path):
     (tmp_path / "uncommented.toml").write_text(printed.replace("# region = 0.1", "region = 0.1"))
     region = Override.parse("training.region=0.1")
     for one in (
-        replaced(load(), [region]),
+        with_overrides(load(), [region]),
         load(tmp_path / "set.toml", [region]),
         load(tmp_path / "uncommented.toml"),
     ):

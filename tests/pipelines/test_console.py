@@ -22,7 +22,7 @@ def test_a_step_off_a_terminal_says_what_is_left(tmp_path):
     shown = io.StringIO()
     progress = Progress(Console(file=shown, width=200), interval=0.05)
     with progress.step("ingest") as step:
-        step.doing("1 file")
+        step.show_activity("1 file")
         step.reads([str(path)])
         with path.open("rb") as file:
             file.read(500_000)
@@ -33,7 +33,7 @@ def test_a_step_off_a_terminal_says_what_is_left(tmp_path):
 def test_a_step_that_reads_nothing_says_how_long_it_takes():
     shown = io.StringIO()
     with Progress(Console(file=shown), interval=0.05).step("export") as step:
-        step.doing("signatures [0]")
+        step.show_activity("signatures [0]")
         until(shown, r"export: signatures \[0\], \d+ s so far")
 
 

@@ -187,7 +187,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(copied, monkeypatch):
 
 
 def test_one_process_at_a_time_works_on_a_run(copied):
-    with locks.held(copied / "1"):
+    with locks.hold(copied / "1"):
         told = invoke("run", copied / "1", "--epochs", "1")
     assert told.exit_code == 2
     assert "one process at a time can work on a run. Received: " in told.stderr

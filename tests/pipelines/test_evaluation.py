@@ -166,7 +166,7 @@ def test_a_slice_is_compared_on_its_queries_alone(evaluated, lists):
 def test_the_bootstrap_is_seeded_and_covers_the_mean():
     differences = np.random.default_rng(0).normal(0.1, 1.0, [400, 1])
     keys = np.arange(400, dtype=np.uint64)
-    intervals = [significance.resampled(keys, differences, seed=i).interval() for i in (1, 1, 2)]
+    intervals = [significance.resample(keys, differences, seed=i).interval() for i in (1, 1, 2)]
     low, high = intervals[0]
     assert intervals[0] == intervals[1] != intervals[2]
     assert low < differences.mean() < high
@@ -178,10 +178,10 @@ def test_the_bootstrap_does_not_depend_on_order_or_bundles():
     random = np.random.default_rng(0)
     keys = random.integers(2**63, size=300, dtype=np.uint64)
     values = random.normal(size=(300, 2))
-    whole = significance.resampled(keys, values, seed=3, resamples=200)
+    whole = significance.resample(keys, values, seed=3, resamples=200)
     order = random.permutation(300)
     first, *parts = (
-        significance.resampled(keys[rows], values[rows], seed=3, resamples=200)
+        significance.resample(keys[rows], values[rows], seed=3, resamples=200)
         for rows in np.array_split(order, 7)
     )
     merged = sum(parts, first)
@@ -189,7 +189,7 @@ def test_the_bootstrap_does_not_depend_on_order_or_bundles():
     [some] = significance.resampled_parts(
         keys, {"some": (rows, values[rows])}, seed=3, resamples=200
     ).values()
-    own = significance.resampled(keys[rows], values[rows], seed=3, resamples=200)
+    own = significance.resample(keys[rows], values[rows], seed=3, resamples=200)
     np.testing.assert_allclose(some.weighted, own.weighted, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(merged.weighted[:200], whole.weighted, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(merged.weights[:200], whole.weights)

@@ -151,7 +151,9 @@ def test_a_file_that_is_no_schema_is_named(tmp_path, written, reason):
     assert line.startswith(f"{path}: expected a schema of tensorflow-metadata as text. Received: ")
     assert reason in line
     with pytest.raises(data.InputError, match=r"schema\.pbtxt: expected a schema"):
-        _ = Run(Job(with_set(f"data.schema={path}"), None, tmp_path), Progress(Console())).curated
+        _ = Run(
+            Job(with_set(f"data.schema={path}"), None, tmp_path), Progress(Console())
+        ).curated_schema
 
 
 def test_gates_of_a_feature_come_before_those_of_all():

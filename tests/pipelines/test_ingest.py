@@ -14,7 +14,7 @@ from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.table import Table
 from tfrank_sel.features import Number
 from tfrank_sel.pipelines.analysis import leakage
-from tfrank_sel.pipelines.ingestion import findings, ingest, stored_lists
+from tfrank_sel.pipelines.ingestion import ingest, ingest_counts, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Source, expand
 
 FILES = {
@@ -105,11 +105,11 @@ def test_the_context_of_a_query_stands_beside_its_list(ingested, lists, name):
 
 def test_a_split_depends_on_nothing_but_the_query():
     shares = {"train": 0.8, "validation": 0.1, "test": 0.1}
-    splits = [findings.split_of(findings.hash_of(f"q{i}"), shares) for i in range(5000)]
+    splits = [ingest_counts.split_of(ingest_counts.hash_of(f"q{i}"), shares) for i in range(5000)]
     for split, share in shares.items():
         assert abs(splits.count(split) / 5000 - share) < 4 * (share * (1 - share) / 5000) ** 0.5
     assert splits[:8] == ["train"] * 8 or len(set(splits)) == 3
-    assert findings.hash_of("q1") == findings.hash_of("q1") != findings.hash_of("q2")
+    assert ingest_counts.hash_of("q1") == ingest_counts.hash_of("q1") != ingest_counts.hash_of("q2")
 
 
 def test_the_report_counts_what_is_doubtful(tmp_path):
@@ -323,10 +323,10 @@ def test_what_cannot_be_read_is_told(tmp_path, make, reason):
 
 
 def test_a_list_without_items_is_empty_and_no_list():
-    found = findings.Counts.of(
+    found = ingest_counts.Counts.of(
         [
             data.ItemList("q", np.arange(n), np.eye(n, dtype=np.float32), tuple(map(str, range(n))))
             for n in (0, 1, 2)
         ]
     )
-    assert found == findings.Counts(lists=2, items=3, empty_lists=1, one_item_lists=1)
+    assert found == ingest_counts.Counts(lists=2, items=3, empty_lists=1, one_item_lists=1)

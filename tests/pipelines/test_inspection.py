@@ -80,7 +80,7 @@ def test_importance_scores_only_what_can_change(monkeypatch, shards):
 def test_a_lead_is_explained_by_the_features_of_items(lists):
     one = next(one for one in lists if len(one.labels) > 1)
     inputs = stored_lists.batch_of(one, SPEC)
-    found = inspection.explained(by_b, LAYOUT, inputs, [1, 0])
+    found = inspection.explain_pair(by_b, LAYOUT, inputs, [1, 0])
     assert sorted(found) == ["a", "b", "c"]
     assert found["a"] == found["c"] == 0.0
     assert found["b"] == pytest.approx(np.subtract(*one.features[[1, 0], 1]), rel=1e-5)

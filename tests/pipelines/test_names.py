@@ -19,8 +19,8 @@ from tests.pipelines.test_main import invoke
 from tfrank_sel.commandline import printable, shell
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import Override, load
-from tfrank_sel.pipelines.configuration.files import assigned
-from tfrank_sel.pipelines.configuration.section import joined, split
+from tfrank_sel.pipelines.configuration.files import assignment
+from tfrank_sel.pipelines.configuration.section import join, split
 from tfrank_sel.pipelines.evaluation.evaluation import MetricComparison
 from tfrank_sel.pipelines.reporting import figures, pages
 from tfrank_sel.serving import client
@@ -61,10 +61,10 @@ def test_a_shell_takes_the_words_of_a_printed_command_as_they_are():
 
 def test_options_take_each_name_that_is_printed():
     for names in (NAMES, ['"', " ,a"], ["a,aa", '"']):
-        assert split(joined(names)) == [*names]
+        assert split(join(names)) == [*names]
     for name in (*NAMES, "a\nb", "x\x1b"):
-        assert Override.parse(assigned("data.query", name)).value == name
-        assert split(joined([name])) == [name]
+        assert Override.parse(assignment("data.query", name)).value == name
+        assert split(join([name])) == [name]
 
 
 def test_figures_have_each_name_as_it_is():
@@ -133,7 +133,7 @@ SETS = ("model.trees=false", "model.hidden_units=[4]", "model.num_heads=0", "mod
 @pytest.fixture
 def options():
     sets = [part for x in (*SETS, "blessing.margin=1.0") for part in ("--set", x)]
-    return ["--slice-by", joined(["sl[ice] $x$"]), "--epochs", "1", *sets]
+    return ["--slice-by", join(["sl[ice] $x$"]), "--epochs", "1", *sets]
 
 
 def test_a_dry_run_prints_each_feature(tmp_path, options):

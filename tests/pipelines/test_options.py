@@ -122,8 +122,8 @@ def test_an_option_is_read_or_refused(
     for module in ("run", "scoring"):
         monkeypatch.setattr(f"tfrank_sel.pipelines.commands.{module}.execute", _taken)
     monkeypatch.setattr("tfrank_sel.pipelines.commands.run.Job.of", _taken)
-    monkeypatch.setattr("tfrank_sel.pipelines.commands.run.proposed", Proposal)
-    monkeypatch.setattr("tfrank_sel.pipelines.runners.configured", lambda given: given.beam)
+    monkeypatch.setattr("tfrank_sel.pipelines.commands.run.propose", Proposal)
+    monkeypatch.setattr("tfrank_sel.pipelines.runners.beam_options", lambda given: given.beam)
     monkeypatch.setattr("tfrank_sel.pipelines.scoring.settings", lambda model: [])
     monkeypatch.setattr("tfrank_sel.pipelines.scoring.inputs", lambda *x, **y: (x, y))
     for name in ("judge", "score"):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel.pipelines.ingestion.shards import Piece, cut
+from tfrank_sel.pipelines.ingestion.shards import Piece, split_shards
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def shards(tmp_path):
 @pytest.mark.parametrize("size", [1, 3, 7, 8, 20, 100])
 def test_pieces_hold_all_records_in_their_order(shards, size):
     paths, expected = shards
-    pieces = cut(paths, size)
+    pieces = split_shards(paths, size)
     found = [list(piece.records()) for piece in pieces]
     assert [record for records in found for record in records] == expected
     sizes = [len(records) for records in found]
@@ -31,12 +31,12 @@ def test_pieces_hold_all_records_in_their_order(shards, size):
 
 
 def test_no_record_is_no_piece(shards):
-    assert cut(shards[0][1:2], 5) == []
+    assert split_shards(shards[0][1:2], 5) == []
 
 
 def test_a_file_that_ends_within_a_record_is_told(shards, tmp_path):
     [path, *_], expected = shards
-    [piece] = cut([path], 100)
+    [piece] = split_shards([path], 100)
     octets = (tmp_path / "0.tfrecord").read_bytes()
     (tmp_path / "0.tfrecord").write_bytes(octets[: len(octets) - len(expected[6]) - 2])
     with pytest.raises(EOFError, match=r"0.tfrecord must end with a whole record. Received: "):

@@ -28,7 +28,7 @@ from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation import evaluation, slices
-from tfrank_sel.pipelines.ingestion import findings, ingest, parallel, reading, stored_lists
+from tfrank_sel.pipelines.ingestion import ingest, ingest_counts, parallel, reading, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
 from tfrank_sel.pipelines.runners import beams
@@ -100,7 +100,7 @@ def test_a_runner_without_beam_names_the_extra(monkeypatch, section, key):
     absent = lambda name, *rest: None if name == "apache_beam" else find(name, *rest)  # noqa: E731
     monkeypatch.setattr(importlib.util, "find_spec", absent)
     with pytest.raises(ConfigurationError) as error:
-        runners.configured(Configuration(beam=section))
+        runners.beam_options(Configuration(beam=section))
     reason = "needs apache_beam: pip install 'tfrank_sel[beam]'. Received: no apache_beam"
     assert str(error.value) == f"beam.{key} {reason}"
 
@@ -139,10 +139,10 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
     store = functools.partial(reading.Store, SPEC, sets.SHARES)
     lists = PackedLists(["lists"], SPEC, {"age": True})
     for step in (
-        reading.Reading(inputs.reader, Schema(NUMBERS), False),
+        reading.PartReader(inputs.reader, Schema(NUMBERS), False),
         parallel._Store(store),
         parallel.WriteFiles("folder", 1),
-        beams.Combine(findings.Repeated()),
+        beams.Combine(ingest_counts.Repeated()),
         beams.Combine(
             statistics.Summary(functools.partial(stored_lists.items, spec=SPEC), NUMBERS)
         ),

@@ -296,7 +296,7 @@ def test_what_has_changed_is_scored_anew(folder, tmp_path, killed, changed):
 
 
 def test_another_process_that_scores_into_the_same_folder_is_refused(folder, tmp_path):
-    with locks.held(tmp_path / ".out.partial"):
+    with locks.hold(tmp_path / ".out.partial"):
         files, output = folder / "lists.txt", tmp_path / "out"
         line = refused(
             tmp_path, "score", "--model", folder / "packed", "--data", files, "--output", output

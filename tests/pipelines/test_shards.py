@@ -32,7 +32,7 @@ def test_records_are_framed_as_tensorflow_does(tmp_path_factory, found):
         for record in found:
             writer.write(record)
     with open(path, "rb") as file:
-        assert file.read() == b"".join(octets for x in found for octets in shards.framed(x))
+        assert file.read() == b"".join(octets for x in found for octets in shards.frame_record(x))
 
 
 @pytest.fixture
@@ -102,11 +102,11 @@ def test_rows_of_the_files_of_a_folder_keep_their_order_on_workers(tmp_path):
     folder = str(tmp_path / "a")
     reader = formats.reader([folder])
     layout = reader.infer([folder])
-    whole = reading.Reading(reader, layout, adjacent=False)
+    whole = reading.PartReader(reader, layout, adjacent=False)
     parts = [(0, i, None, part) for i, part in enumerate(reader.parts(folder))]
     found = [x for part in parts for x in parallel._rows(part, whole)]
     grouped = [rows for (_, query), rows in reversed(found) if query == "a"]
-    [(_, _, lists)] = parallel._joined((("", "a"), grouped), whole)
+    [(_, _, lists)] = parallel._join_rows((("", "a"), grouped), whole)
     assert lists.features.ravel().tolist() == [1.0, 2.0, 3.0, 4.0]
 
 

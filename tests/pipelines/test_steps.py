@@ -82,7 +82,7 @@ def test_statistics_do_not_depend_on_the_bundles(lists):
     parts = [summary.Moments.of(part) for part in np.split(values, [0, 1, 30])]
     total = parts[0]
     for part in parts[1:]:
-        total = total.merged(part)
+        total = total.merge(part)
     np.testing.assert_allclose(total.mean, values.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(total.variance(), values.var(axis=0), rtol=1e-6)
 
@@ -120,7 +120,7 @@ def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):
     shards = stored_in(tmp_path, lists)
     found = statistics.summarise({"train": shards}, data.FeatureSpec(4), tmp_path)["train"]
     layout = Schema({"features": Vector(size=4)})
-    prepared = preparation.prepared(found, layout, within_list=True)
+    prepared = preparation.fit_preparation(found, layout, within_list=True)
     assert prepared.variance[:2] == [0.0, 0.0]
     assert min(prepared.variance[2:]) > 0.0
     model = models.ListScorer(prepared.mean, prepared.variance, [8])
@@ -198,9 +198,9 @@ def test_a_category_that_tells_nothing_apart_is_refused(tmp_path, shards, counts
     layout = Schema({"features": Vector(size=6), "brand": Category()})
     alone = dataclasses.replace(found, texts={"brand": counts})
     with pytest.raises(data.InputError, match=message):
-        preparation.prepared(alone, layout, within_list=False)
+        preparation.fit_preparation(alone, layout, within_list=False)
     known = dataclasses.replace(found, texts={"brand": {"a": 2, "": 7}})
-    made = preparation.prepared(known, layout, within_list=False)
+    made = preparation.fit_preparation(known, layout, within_list=False)
     assert made.vocabularies == {"brand": ["a"]}
 
 
@@ -214,7 +214,7 @@ def test_a_preparation_keeps_the_vocabularies_and_indicators_of_the_one_before(t
 
     def made(**options):
         layout = Schema({**kinds, "brand": Category(**options)})
-        return preparation.prepared(counted, layout, within_list=False, before=before)
+        return preparation.fit_preparation(counted, layout, within_list=False, before=before)
 
     # "d" is more frequent than "c", and a value that is no longer there keeps its place
     assert made().vocabularies == {"brand": ["a", "b", "d", "c"], "kind": ["j", "k"]}

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from tests.pipelines.test_daily import done, invoke, taken
 from tests.pipelines.test_main import small_set
-from tfrank_sel import export, kept
+from tfrank_sel import artefacts, export
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import manifests
-from tfrank_sel.pipelines.ingestion.findings import Places
+from tfrank_sel.pipelines.ingestion.ingest_counts import Places
 from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.serving.deployment.model_config import ModelConfig
@@ -119,7 +119,7 @@ def test_a_step_without_digests_runs_again_and_is_not_continued(runs):
     stdout = done(invoke("run", runs / "1", "--dry-run"))
     assert "run  train      no digests of its files" in stdout
     with pytest.raises(InputError, match="no digests of its files") as found:
-        manifests.written(runs / "1", STEPS)["train"].check()  # as of an earlier run
+        manifests.read_manifests(runs / "1", STEPS)["train"].check()  # as of an earlier run
     assert found.value.place == str(path)
 
 
@@ -188,11 +188,11 @@ def test_each_file_of_a_published_version_is_checked(runs, tmp_path):
         shutil.rmtree(version)
     assert f"{version}/" in invoke("run", runs / "1").stderr
     done(invoke("run", runs / "1", "--from", "push"))
-    assert kept.digests(version) == kept.digests(whole)
+    assert artefacts.digests(version) == artefacts.digests(whole)
     damage(version / "variables/variables.data-00000-of-00001", "flipped")
     stdout = done(invoke("run", runs / "1", "--from", "push"))
     assert f"{version} was damaged: the model is published again" in stdout
-    assert kept.digests(version.parent / "2") == kept.digests(whole)
+    assert artefacts.digests(version.parent / "2") == artefacts.digests(whole)
 
 
 @pytest.mark.parametrize("command", ["run", *(x for x in STEPS if x != "evaluate")])
@@ -238,7 +238,7 @@ def test_values_that_are_no_addresses_are_compared_as_they_are():
     ):
         before, now = (manifests.Manifest({key: x}, {}, {}) for x in (old, new))
         assert before.digest != now.digest
-        assert before.stored.configuration == {key: old}
+        assert before.public_form.configuration == {key: old}
     section = {"train": [f"{url}?sig=SECRET"], "label": f"{url}#grade"}
     shown = {"data": {"train": [url], "label": f"{url}#grade"}}
     assert without_secrets({"data": section}) == shown
@@ -255,7 +255,7 @@ def test_values_that_are_no_addresses_are_compared_as_they_are():
     ],
 )
 def test_an_address_is_whole_but_for_what_may_be_a_secret(url, shown):
-    assert kept.address(url) == shown
+    assert artefacts.address(url) == shown
 
 
 def test_an_error_has_no_secret_of_an_address():
@@ -267,6 +267,6 @@ def test_an_error_has_no_secret_of_an_address():
         assert "SECRET" not in str(told)
     assert Places([Source(url)], []).of_split("train", 0, 0) == "https://host/d.csv"
     for word in ("a", "a://b:"):
-        assert kept.text_with_addresses(word * 100_000).startswith(word)  # in linear time
+        assert artefacts.text_with_addresses(word * 100_000).startswith(word)  # in linear time
     of_rows = InputError("a.csv", "Received: 'https://shop/item?id=3'")
     assert str(of_rows) == "a.csv: Received: 'https://shop/item?id=3'"

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.hostile import Server, http
-from tfrank_sel.engines import connection as connection
-from tfrank_sel.engines.elastic import Elasticsearch
-from tfrank_sel.engines.plugin import Plugin
-from tfrank_sel.engines.solr import Solr
+from tfrank_sel.search_engines import connection as connection
+from tfrank_sel.search_engines.elastic import Elasticsearch
+from tfrank_sel.search_engines.plugin import Plugin
+from tfrank_sel.search_engines.solr import Solr
 
 HIT = {"_id": "1", "_score": 2.0}
 LOG = [{"name": "a", "value": 1.5}, {"name": "b"}]

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from tests.search_engines import fake
 from tfrank_sel import export, models
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.engines import logged
-from tfrank_sel.engines.__main__ import app
 from tfrank_sel.features import Category, Number, Vector
 from tfrank_sel.pipelines.__main__ import app as pipelines
+from tfrank_sel.search_engines import logged
+from tfrank_sel.search_engines.__main__ import app
 from tfrank_sel.training import trees
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

@@ -8,7 +8,7 @@ import pytest
 
 from tests.search_engines import fake
 from tests.search_engines.test_commands import refused
-from tfrank_sel.engines import logged
+from tfrank_sel.search_engines import logged
 
 
 class Constant:

@@ -6,9 +6,9 @@ import pytest
 from pyarrow import parquet
 
 from tests import test_tables as columns
-from tfrank_sel.engines.__main__ import ENGINES, app
-from tfrank_sel.engines.engine import Logged
-from tfrank_sel.engines.plugin import Plugin
+from tfrank_sel.search_engines.__main__ import ENGINES, app
+from tfrank_sel.search_engines.engine import Logged
+from tfrank_sel.search_engines.plugin import Plugin
 
 
 class Echo(Plugin):

@@ -169,14 +169,14 @@ def test_a_slow_request_that_expires_just_now_fails_no_other():
         admission = Admission(Limits(receiving=1, send_seconds=0.05))
 
         async def slow():
-            async with admission.receiving("slow"):
+            async with admission.receive("slow"):
                 await asyncio.sleep(9)
 
         waiting = asyncio.create_task(slow())
         await asyncio.sleep(0)
         [[timeout]] = admission._receiving.values()
         timeout._on_timeout()  # as the loop calls it
-        async with admission.receiving("good"):
+        async with admission.receive("good"):
             pass
         with pytest.raises(ServingError) as error:
             await waiting

@@ -391,7 +391,7 @@ def check_release(root, model, head, command):
     assert {*alive.values()} <= there_now
     assert served(now, there_now) or not served(entry, there)
     if isinstance(result, int):
-        assert pathlib.Path(releases.served()).name == str(result)
+        assert pathlib.Path(releases.served_folder()).name == str(result)
         assert result in served(now, there_now)
     if text_now == text:
         return

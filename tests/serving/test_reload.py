@@ -60,10 +60,10 @@ def labelled(half, **labels):
 
 def test_policies_say_which_versions_to_serve():
     found = [3, 1, 2]
-    assert Latest().aspired(found) == [3]
-    assert Latest(2).aspired(found) == [3, 2]
-    assert AllVersions().aspired(found) == [3, 2, 1]
-    assert Specific([1, 7]).aspired(found) == [1]
+    assert Latest().aspired_versions(found) == [3]
+    assert Latest(2).aspired_versions(found) == [3, 2]
+    assert AllVersions().aspired_versions(found) == [3, 2, 1]
+    assert Specific([1, 7]).aspired_versions(found) == [1]
 
 
 def test_labels_name_versions(core, half):

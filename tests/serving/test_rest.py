@@ -10,7 +10,7 @@ import pytest
 
 from tests import refusals
 from tfrank_sel.serving.deployment.model_config import ModelConfig
-from tfrank_sel.serving.endpoint import Endpoint, addressed
+from tfrank_sel.serving.endpoint import Endpoint, host_and_port
 from tfrank_sel.serving.status import ServingError
 
 PREDICT = "/v1/models/half/versions/1:predict"
@@ -160,9 +160,9 @@ def test_an_endpoint_listens_on_addresses_of_both_kinds(half, host):
         connection = http.client.HTTPConnection(asked, endpoint.rest_port, timeout=20)
         connection.request("GET", "/healthz")
         assert connection.getresponse().status == 200
-        with grpc.insecure_channel(addressed(asked, endpoint.grpc_port)) as channel:
+        with grpc.insecure_channel(host_and_port(asked, endpoint.grpc_port)) as channel:
             grpc.channel_ready_future(channel).result(20)
-        with pytest.raises(ServingError, match=re.escape(addressed(host, endpoint.rest_port))):
+        with pytest.raises(ServingError, match=re.escape(host_and_port(host, endpoint.rest_port))):
             Endpoint([ModelConfig("half", half)], host=host, rest_port=endpoint.rest_port).start()
 
 

@@ -139,13 +139,13 @@ def test_a_model_with_a_wrong_new_folder_stays_until_it_has_a_version(half, tmp_
 )
 def test_folders_are_here_or_in_stores_that_are_known(base_path):
     with pytest.raises(ServingError, match=r"base_path must be .*\. Received: ") as error:
-        model_config.located(base_path)
+        model_config.locate(base_path)
     assert error.value.code == Code.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("scheme", model_config.SCHEMES)
 def test_a_store_that_is_known_is_accepted(scheme):
-    assert model_config.located(f"{scheme}://bucket/m/") == f"{scheme}://bucket/m"
+    assert model_config.locate(f"{scheme}://bucket/m/") == f"{scheme}://bucket/m"
 
 
 def test_a_version_that_loads_for_ever_does_not_delay_the_end(half):
@@ -188,7 +188,7 @@ def test_a_signal_ends_a_server_whose_first_version_is_loading(half, tmp_path):
 
 def test_the_connection_with_the_most_unfinished_requests_gives_way():
     async def receive(admission, connection, seconds):
-        async with admission.receiving(connection):
+        async with admission.receive(connection):
             await asyncio.sleep(seconds)
 
     async def run():

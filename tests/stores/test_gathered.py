@@ -11,7 +11,7 @@ from tfrank_sel.pipelines.runners import beams
 
 
 def put(url, content):
-    with stores.opened(url, "wb") as file:
+    with stores.open_file(url, "wb") as file:
         file.write(content)
     return url
 
@@ -22,8 +22,8 @@ def test_what_a_pipeline_tells_is_read_in_any_place(folder, tmp_path):
         with beam.Pipeline() as pipeline:
             beams.gather(pipeline | "All" >> beam.Create(values), f"{place}/all")
             beams.gather(pipeline | "None" >> beam.Create([]), f"{place}/none")
-        assert sorted(beams.gathered(f"{place}/all"), key=str) == sorted(values, key=str)
-        assert list(beams.gathered(f"{place}/none")) == []
+        assert sorted(beams.read_gathered(f"{place}/all"), key=str) == sorted(values, key=str)
+        assert list(beams.read_gathered(f"{place}/none")) == []
 
 
 def test_a_bundle_that_fails_and_is_done_again_counts_once(folder):
@@ -38,14 +38,14 @@ def test_a_bundle_that_fails_and_is_done_again_counts_once(folder):
     with beam.Pipeline() as pipeline:
         told = pipeline | beam.Create([found]) | beam.GroupByKey()
         told | beam.MapTuple(beams._name)
-    assert list(beams.gathered(prefix)) == ["kept"]
+    assert list(beams.read_gathered(prefix)) == ["kept"]
 
 
 def test_a_file_of_a_store_is_known_by_its_tag_and_not_read(folder, monkeypatch):
     url = put(f"{folder}/a.txt", b"one")
     first = Fingerprint.of(url)
     with monkeypatch.context() as patch:
-        patch.setattr(stores, "opened", None)
+        patch.setattr(stores, "open_file", None)
         assert Fingerprint.of(url) == Fingerprint.of(url, first) == first
     put(url, b"two")
     assert Fingerprint.of(url, first).digest != first.digest

@@ -28,7 +28,7 @@ def wait_until(holds) -> None:
 def hold(folder: str, ready, seconds: float) -> None:
     forget()
     try:
-        with leases.held(folder, **ALIVE):
+        with leases.hold(folder, **ALIVE):
             ready.put(os.getpid())
             time.sleep(seconds)
             ready.put("ended")
@@ -60,9 +60,9 @@ def test_one_process_at_a_time_holds_a_folder(bucket, process):
     _, ready = process(folder)
     ready.get(timeout=300)
     wanted = pytest.raises(FileExistsError, match="run is held by another process, process")
-    with wanted, leases.held(folder, **ALIVE):
+    with wanted, leases.hold(folder, **ALIVE):
         pass
-    with leases.held(f"{bucket}/other", **ALIVE):
+    with leases.hold(f"{bucket}/other", **ALIVE):
         pass
     assert stores.find(f"{bucket}/other") == []
 
@@ -73,7 +73,7 @@ def test_the_lease_of_a_killed_process_is_taken_at_once_on_its_machine(bucket, p
     os.kill(one.pid, signal.SIGKILL)
     one.join()
     began = time.monotonic()
-    with leases.held(bucket, renewed=10.0, expired=45.0):
+    with leases.hold(bucket, renewed=10.0, expired=45.0):
         assert time.monotonic() - began < 30.0
 
 
@@ -81,7 +81,7 @@ def test_a_lease_without_a_sign_of_life_is_taken_over_and_its_holder_told(bucket
     one, ready = process(bucket, seconds=1.0)
     ready.get(timeout=300)
     os.kill(one.pid, signal.SIGSTOP)
-    with leases.held(bucket, **IMPATIENT):
+    with leases.hold(bucket, **IMPATIENT):
         os.kill(one.pid, signal.SIGCONT)
         assert ready.get(timeout=300) == "ended"
         assert ready.get(timeout=300) == "LeaseError"
@@ -110,7 +110,7 @@ def test_a_lease_outlives_errors_of_the_client(bucket, monkeypatch, caplog):
             raise Exception("503, try again")
         return latest(folder)
 
-    with leases.held(bucket, renewed=0.05, expired=60.0):
+    with leases.hold(bucket, renewed=0.05, expired=60.0):
         monkeypatch.setattr(leases, "_latest", flaky)
         before = latest(bucket)
         wait_until(lambda: latest(bucket) != before)
@@ -121,7 +121,7 @@ def test_a_lease_outlives_errors_of_the_client(bucket, monkeypatch, caplog):
 
 def test_a_process_that_was_replaced_is_told_even_after_the_other_has_ended(bucket):
     def hold():
-        with leases.held(bucket, renewed=0.05, expired=60.0):
+        with leases.hold(bucket, renewed=0.05, expired=60.0):
             leases._write(bucket, 2, 0, "create")
             wait_until(lambda: not stores.is_file(leases._place(bucket, 1)))
             leases._write(bucket, 1, 9, "create")  # as by a sign of life that was under way
@@ -140,19 +140,19 @@ def test_a_process_id_of_another_machine_or_container_says_nothing(bucket, proce
         owner["processes"] = processes
     stores.write_text(leases._place(bucket, 1), json.dumps(owner))
     began = time.monotonic()
-    with leases.held(bucket, renewed=10.0, expired=0.5):
+    with leases.hold(bucket, renewed=10.0, expired=0.5):
         assert time.monotonic() - began >= 0.5
 
 
 def test_what_is_no_lease_of_a_process_is_taken_over(bucket):
     for name, content in (("x.json", b"{}"), ("00000001.json", b"")):
-        with stores.opened(f"{bucket}/{leases.FOLDER}/{name}", "wb") as file:
+        with stores.open_file(f"{bucket}/{leases.FOLDER}/{name}", "wb") as file:
             file.write(content)
-    with leases.held(bucket, renewed=10.0, expired=0.2):
+    with leases.hold(bucket, renewed=10.0, expired=0.2):
         assert stores.is_file(f"{bucket}/{leases.FOLDER}/00000002.json")
 
 
 def test_an_error_within_a_run_is_not_one_of_its_lease(bucket, tmp_path):
     run = mirrors.Mirror(tmp_path / "run", f"{bucket}/run")
-    with pytest.raises(FileExistsError, match="of the body"), run.held():
+    with pytest.raises(FileExistsError, match="of the body"), run.hold():
         raise FileExistsError("of the body")

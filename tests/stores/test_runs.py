@@ -23,7 +23,7 @@ from tfrank_sel.pipelines.run.steps import STEPS
 def sources(bucket, tmp_path):
     """The files of a day, in a store."""
     for path in day(tmp_path).values():
-        with stores.opened(f"{bucket}/day/{path.name}", "wb") as file:
+        with stores.open_file(f"{bucket}/day/{path.name}", "wb") as file:
             file.write(path.read_bytes())
     return [f"data.{split}=['{bucket}/day/{split}.txt.gz']" for split in SPLITS]
 
@@ -41,7 +41,7 @@ def other_machine(tmp_path, monkeypatch):
 def content(url):
     found = {}
     for path in stores.find(url):
-        with stores.opened(path) as file:
+        with stores.open_file(path) as file:
             found[path.removeprefix(f"{url}/")] = file.read()
     return found
 
@@ -105,7 +105,7 @@ def test_a_killed_training_goes_on_on_another_machine(bucket, sources, tmp_path,
 
 def test_one_process_at_a_time_works_on_a_run(bucket, sources):
     url = f"{bucket}/runs/1"
-    with leases.held(url, renewed=0.2):
+    with leases.hold(url, renewed=0.2):
         told = invoke("ingest", url, sets=sources)
     assert told.exit_code == 2
     assert told.stderr.startswith(f"{url}: one process at a time can work on a run. Received: ")

@@ -40,7 +40,7 @@ def there(folder, here):
 
 
 def put(url, content):
-    with stores.opened(url, "wb") as file:
+    with stores.open_file(url, "wb") as file:
         file.write(content)
 
 
@@ -66,7 +66,7 @@ def line(told):
 def tables(output):
     found = {}
     for path in stores.glob(f"{output}/scores-*"):
-        with stores.opened(path) as file:
+        with stores.open_file(path) as file:
             found[path.rpartition("/")[2]] = parquet.read_table(pa.BufferReader(file.read()))
     return found
 
@@ -130,7 +130,7 @@ def test_a_folder_of_something_else_is_not_written_to(there):
 
 
 def test_one_process_at_a_time_scores(bucket, here):
-    with leases.held(f"{bucket}/.out.partial", renewed=0.2):
+    with leases.hold(f"{bucket}/.out.partial", renewed=0.2):
         assert "is held by another process" in line(score(here, f"{bucket}/out"))
 
 

@@ -101,7 +101,7 @@ def test_a_version_that_is_half_removed_is_none(bucket, half, monkeypatch):
 
 def test_one_process_at_a_time_publishes(bucket, half):
     base = f"{bucket}/ranker"
-    with leases.held(base, renewed=0.2), pytest.raises(FileExistsError, match="another process"):
+    with leases.hold(base, renewed=0.2), pytest.raises(FileExistsError, match="another process"):
         export.publish(half / "2", base)
 
 
@@ -273,7 +273,7 @@ def test_models_that_are_published_to_a_store_at_once_wait_for_each_other(bucket
 def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half, monkeypatch):
     root = f"{bucket}/served"
     base, told, releases = f"{root}/ranker", f"{root}/models.config", Releases(root, "ranker")
-    assert releases.served() is None
+    assert releases.served_folder() is None
     with pytest.raises(InputError, match="a canary requires another version"):
         releases.publish(half / "2", canary=True)
     assert releases.publish(half / "2") == f"{base}/1"
@@ -281,13 +281,13 @@ def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half, monkeypatch
     assert releases.publish(half / "3", canary=True) == f"{base}/2"
     labels = {"stable": 1, "canary": 2}
     assert model_config.read(told) == [ModelConfig("ranker", base, Specific([1, 2]), labels)]
-    assert releases.served() == f"{base}/1"
+    assert releases.served_folder() == f"{base}/1"
     assert releases.promote() == 2
-    assert releases.served() == f"{base}/2"
+    assert releases.served_folder() == f"{base}/2"
     with pytest.raises(InputError, match="must be new in"):
         releases.publish(half / "3", 2, canary=True)
     monkeypatch.setattr(export.releases, "_PATIENCE", 0.1)
-    with leases.held(root, renewed=0.2), pytest.raises(InputError, match="another process"):
+    with leases.hold(root, renewed=0.2), pytest.raises(InputError, match="another process"):
         releases.promote()
     assert releases.roll_back() == 1
     releases.publish(half / "3", canary=True)

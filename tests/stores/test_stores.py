@@ -15,7 +15,7 @@ from tfrank_sel.data.rejections import InputError
 
 
 def put(url: str, content: bytes) -> str:
-    with stores.opened(url, "wb") as file:
+    with stores.open_file(url, "wb") as file:
         file.write(content)
     return url
 
@@ -31,7 +31,7 @@ def test_a_file_of_a_store_is_as_one_on_disk(folder, tmp_path):
         assert stores.size(a) == 7
         assert stores.glob(stores.join(base, "*.txt")) == [a]
         assert stores.find(base) == [a, b]
-        with stores.opened(a) as file:
+        with stores.open_file(a) as file:
             file.seek(4)
             assert file.read() == b"two"
         stores.remove(b)
@@ -71,7 +71,7 @@ def test_a_copy_of_a_file_to_itself_is_refused(folder, tmp_path):
         put(path, b"one")
         with pytest.raises(ValueError, match=r"another place. Received: .*a\.txt"):
             stores.copy(path, place)
-        with stores.opened(path) as file:
+        with stores.open_file(path) as file:
             assert file.read() == b"one"
 
 
@@ -105,10 +105,10 @@ def test_a_store_without_an_operation_is_one_line():
 
 def test_a_file_whose_writing_fails_is_as_it_was(folder):
     url = put(stores.join(folder, "a.txt"), b"one")
-    with contextlib.suppress(RuntimeError), stores.opened(url, "wb") as file:
+    with contextlib.suppress(RuntimeError), stores.open_file(url, "wb") as file:
         file.write(b"two")
         raise RuntimeError
-    with stores.opened(url) as file:
+    with stores.open_file(url) as file:
         assert file.read() == b"one"
 
 

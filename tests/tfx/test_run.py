@@ -19,7 +19,7 @@ from tfrank_sel.pipelines.evaluation.saved import SavedScorer
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.tfx import local, sequences
-from tfrank_sel.pipelines.tfx.__main__ import _logged, app
+from tfrank_sel.pipelines.tfx.__main__ import _log_stderr, app
 
 COMPONENTS = [
     "ExampleGen",
@@ -143,7 +143,7 @@ def test_a_model_of_other_features_is_not_evaluated(run):
 
 
 def test_a_gate_that_fails_has_a_status_of_its_own(tmp_path, capfd):
-    with pytest.raises(typer.Exit) as left, _logged(tmp_path / "run.log"):
+    with pytest.raises(typer.Exit) as left, _log_stderr(tmp_path / "run.log"):
         raise GateError(["gates.zero: train: price: expected a value other than 0"])
     assert left.value.exit_code == 3
     assert capfd.readouterr().err.startswith("gates.zero: train: price: ")

@@ -12,7 +12,7 @@ from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.analysis.statistics import Summary
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.tfx import sequences
-from tfrank_sel.pipelines.tfx.scaling import check, described, items
+from tfrank_sel.pipelines.tfx.scaling import check, items, trainer_inputs
 
 LAYOUT = layout_of({"a": "float_list", "b": "float_list"})
 KNOWN = data.ListFeatures(
@@ -51,7 +51,7 @@ def statistics(*batches):
 
 def test_mean_and_variance_are_those_of_the_compressed_values():
     lists_of_two = [[(np.e - 1.0, 5.0), (np.e**3 - 1.0, 5.0)]], [[], [(np.e**2 - 1.0, 5.0)]]
-    found = described({"train": statistics(*lists_of_two)}, LAYOUT)["preparation"]
+    found = trainer_inputs({"train": statistics(*lists_of_two)}, LAYOUT)["preparation"]
     np.testing.assert_allclose(found["mean"], [2.0, np.log(6.0)], rtol=1e-6)
     np.testing.assert_allclose(found["variance"], [2.0 / 3.0, 0.0], rtol=1e-6)
 
@@ -65,7 +65,7 @@ def test_features_that_are_not_finite_are_named(value):
 def test_a_split_without_items_is_refused():
     for found in (statistics(), statistics([[]])):
         with pytest.raises(ValueError, match="'eval' must hold a list with items"):
-            described({"eval": found}, LAYOUT)
+            trainer_inputs({"eval": found}, LAYOUT)
 
 
 def a_day(price, brand):
@@ -84,7 +84,7 @@ def a_day(price, brand):
 
 def test_the_vocabulary_is_of_the_training_split_alone():
     splits = {"train": a_day(1.0, "b"), "eval": a_day(1.0, "a")}  # where all brands are the same
-    assert described(splits, DAYS)["preparation"]["vocabularies"] == {"brand": ["a", "b"]}
+    assert trainer_inputs(splits, DAYS)["preparation"]["vocabularies"] == {"brand": ["a", "b"]}
 
 
 def test_gates_hold_eval_and_test_against_train_and_train_against_the_champion(caplog):

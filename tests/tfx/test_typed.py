@@ -206,7 +206,7 @@ def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
     types = layout.features
     statistics.summarise(shards, layout.spec, tmp_path, features=types)
     split = DataSplit.load(shards["train"], tmp_path / "train.json")
-    wanted = preparation.prepared(split, layout, within_list=True).get_config()
+    wanted = preparation.fit_preparation(split, layout, within_list=True).get_config()
     for name in ("mean", "variance"):
         np.testing.assert_allclose(found.pop(name), wanted.pop(name), rtol=1e-9, atol=1e-12)
     assert found == json.loads(json.dumps(wanted))
@@ -274,7 +274,7 @@ def test_the_served_scores_are_those_of_the_trained_model(run, trained, columns)
     requests = sequences.requests([run.split("test")], layout, 5)
     records = tf.stack(list(sequences.records(run.split("test")).take(5)))
     inputs, *_ = layout.inputs(records)
-    named, _ = layout.named(records)
+    named, _ = layout.predict_inputs(records)
     mask = inputs["mask"].numpy()
     wanted = trained[0].scores(inputs).numpy()[mask]
     assert np.ptp(wanted) > 0.0

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import numpy as np
 
-from tfrank_sel.refusals import needed, refusal
+from tfrank_sel.errors import refusal, require_extra
 
-with needed("tfrank-sel-clicks", "clicks"):
+with require_extra("tfrank-sel-clicks", "clicks"):
     import typer
     from pyarrow import parquet
 
@@ -17,10 +17,10 @@ from tfrank_sel.clicks import tables, ubi as insights
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.log import read
 from tfrank_sel.clicks.propensities import Method, Unconnected
-from tfrank_sel.commandline import Application, Version, told
+from tfrank_sel.commandline import Application, Version, log_warnings
 from tfrank_sel.data import stores
 from tfrank_sel.data.table import readable
-from tfrank_sel.locks import created
+from tfrank_sel.locks import atomic_path
 
 Files = Annotated[
     list[str],
@@ -92,17 +92,17 @@ def correct(
     if not label:
         raise refusal("--label must be the name of a column", repr(label))
     roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= _counted(shown) | ({} if session is None else {"session": session})
+    roles |= _impressions_role(shown) | ({} if session is None else {"session": session})
     table = read(stores.expand(log), roles, others=True, format=format)
     if label in set(table.columns.column_names) - {click}:
         raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
-    with told():
+    with log_warnings():
         estimated = clicks.estimate(clicks.Log.of(table), method, unconnected=unconnected)
-        table, click_log, propensities = tables.covered(table, estimated, unconnected)
-    with created(output) as written:
-        with readable(log[0], "columns that Parquet can hold"), told():
-            parts = table.typed(), roles, click_log, propensities
-            kept = tables.corrected(*parts, label, correction, least)
+        table, click_log, propensities = tables.with_propensities(table, estimated, unconnected)
+    with atomic_path(output) as written:
+        with readable(log[0], "columns that Parquet can hold"), log_warnings():
+            parts = table.restore_types(), roles, click_log, propensities
+            kept = tables.unbiased_table(*parts, label, correction, least)
             parquet.write_table(kept, written)
         estimated.save(output.with_suffix(".propensities.json"))
     print(f"method: {estimated.reason}")
@@ -137,11 +137,11 @@ def ubi(
         raise ValueError(f"{output}: exists. Expected a new file")
     paths = stores.expand([queries]), stores.expand([events])
     table, left_out = insights.read(*paths, click=click, impression=impression, format=format)
-    with created(output) as written:
+    with atomic_path(output) as written:
         parquet.write_table(table, written)
     print(f"{table.num_rows} items of {len(table['session'].unique())} sessions in {output}")
     if left_out:
-        print(insights.told(left_out))
+        print(insights.summary_line(left_out))
 
 
 @app.command()
@@ -157,7 +157,7 @@ def models(
 ) -> None:
     """Compare click models by the likelihood of held-out sessions, the best one first."""
     roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"session": session} | _counted(shown)
+    roles |= {"session": session} | _impressions_role(shown)
     table = read(stores.expand(log), roles, format=format)
     compared = clicks.compare(clicks.Log.of(table))
     print("model    log-likelihood per session  perplexity")
@@ -187,7 +187,7 @@ def value(
     """
     estimated = clicks.Propensities.load(propensities)
     roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"session": session, "score": score} | _counted(shown)
+    roles |= {"session": session, "score": score} | _impressions_role(shown)
     optional = ["query", "item", "shown"]
     table = read(stores.expand(log), roles, optional=optional, format=format)
     # without a name, each session is a query, and each row an item of its own
@@ -241,12 +241,12 @@ def interleaved(
     paths = stores.expand(log)
     if clicked:
         tables_of = stores.expand(clicked)
-        with told():
+        with log_warnings():
             joined = {**roles, "item": item}
             credited = tables.joined_credits(paths, tables_of, joined, format=format)
     else:
         roles |= {"team": team} if credit is None else {"credit": credit}
-        credited = tables.credits(paths, roles, format=format)
+        credited = tables.session_credits(paths, roles, format=format)
     credits = credited.values.round(9)  # what is 0 but for rounding decides nothing
     p = (
         clicks.sign_test(credits, 0.0 * credits, credited.queries)
@@ -262,7 +262,7 @@ def interleaved(
     print(f"p-value: {p:.4g} ({of_queries})")
 
 
-def _counted(shown: str) -> dict[str, str]:
+def _impressions_role(shown: str) -> dict[str, str]:
     """The role of the number of impressions, if there is one."""
     return {"shown": shown} if shown else {}
 

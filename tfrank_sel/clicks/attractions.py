@@ -69,10 +69,10 @@ class Attractions:
         """
         others = np.maximum(counts - amounts, 0.0)
         likelihood = np.outer(amounts, np.log(GRID)) + np.outer(others, np.log1p(-GRID))
-        return refined(self.posterior(likelihood, _FEW_STEPS), amounts, counts)
+        return refine_means(self.posterior(likelihood, _FEW_STEPS), amounts, counts)
 
 
-def refined(posterior: Floats, amounts: Floats, counts: Floats) -> Floats:
+def refine_means(posterior: Floats, amounts: Floats, counts: Floats) -> Floats:
     """Posterior means, `[items]`, which for many examinations are shares and not of the grid."""
     means = posterior @ GRID
     # a beta prior of this mean, as wide as a step: mean * (1 - mean) / strength = (mean *
@@ -105,7 +105,9 @@ def log_likelihood(
     return sums
 
 
-def expected(posterior: Floats, table: Floats, items: Integers, pools: Integers) -> Floats:
+def click_probabilities(
+    posterior: Floats, table: Floats, items: Integers, pools: Integers
+) -> Floats:
     """Probability of a click on items at pools of positions, `[rows]`."""
     parts = [
         (posterior[items[i : i + _ROWS]] * table[pools[i : i + _ROWS]]).sum(axis=1)
@@ -149,7 +151,7 @@ class Additive:
             items = self.means[self.group] + self.items
             p = sigmoid(self.places[cells.pool] + items[cells.item])
             error, curve = clicks - shown * p, shown * p * (1.0 - p)
-            step = self._solved(error, curve)
+            step = self._newton_step(error, curve)
             size = np.abs(step[0]).max()
             # where probabilities are near 0 or 1, Newton's step overshoots by any amount
             shrink = min(1.0, _LONGEST / max(size, np.abs(step[2]).max(), _LEAST))
@@ -162,7 +164,7 @@ class Additive:
             if size < _NEWTON_TOLERANCE:
                 break
 
-    def _solved(self, error: Floats, curve: Floats) -> tuple[Floats, Floats, Floats]:
+    def _newton_step(self, error: Floats, curve: Floats) -> tuple[Floats, Floats, Floats]:
         """A Newton step: items are eliminated from the system of positions and groups."""
         cells, count = self.log.cells, self.log.num_items
         size = cells.num_pools

@@ -7,8 +7,8 @@ import numpy as np
 
 from tfrank_sel.clicks.log import Log
 from tfrank_sel.clicks.models import MODELS, OF_SESSIONS, fits
-from tfrank_sel.clicks.pairs import connected
-from tfrank_sel.refusals import refusal
+from tfrank_sel.clicks.pairs import pool_groups
+from tfrank_sel.errors import refusal
 
 _SURE = 1e-6  # least probability of what happened: a model may exclude it
 
@@ -44,7 +44,7 @@ def compare(
     Raises:
         ValueError: If a name is unknown, the share is out of range, or a model needs sessions.
     """
-    models = identified(log) if models is None else list(models)
+    models = identifiable_models(log) if models is None else list(models)
     if unknown := [name for name in models if name not in MODELS]:
         raise refusal(f"`models` must be of {', '.join(MODELS)}", repr(unknown[0]))
     if not 0.0 < held_out < 1.0:
@@ -80,20 +80,20 @@ def sample(log: Log, rows: int = 100_000, seed: int = 0) -> Log:
     return log.part(np.flatnonzero(np.isin(log.queries, chosen)))
 
 
-def identified(log: Log) -> list[str]:
+def identifiable_models(log: Log) -> list[str]:
     """Returns the models whose propensities a log identifies."""
     models = [x for x in MODELS if log.has_sessions or x not in OF_SESSIONS]
-    return [x for x in models if not unidentified(log, x)]
+    return [x for x in models if not why_unidentified(log, x)]
 
 
-def unidentified(log: Log, model: str) -> str:
+def why_unidentified(log: Log, model: str) -> str:
     """Returns why a log does not identify the propensities of a model; empty if it does.
 
     Models compare positions by items shown at several of them. Only `"cascade"` and `"dcm"` know
     that the first position and all below it are examined until the first click, which identifies
     the items without any swap.
     """
-    if model in ("none", "cascade", "dcm") or len(set(connected(log))) < log.cells.num_pools:
+    if model in ("none", "cascade", "dcm") or len(set(pool_groups(log))) < log.cells.num_pools:
         return ""
     return (
         "each clicked item was shown at one position only, as in the log of a single ranker. "

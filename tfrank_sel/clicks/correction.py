@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks import models
-from tfrank_sel.clicks.attractions import GRID, Attractions, log_likelihood, refined
+from tfrank_sel.clicks.attractions import GRID, Attractions, log_likelihood, refine_means
 from tfrank_sel.clicks.log import (
     Floats,
     Log,
@@ -17,7 +17,7 @@ from tfrank_sel.clicks.log import (
     probabilities,
 )
 from tfrank_sel.clicks.propensities import Propensities
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 Correction = Literal["ips", "pooled", "doubly_robust"]
 CORRECTIONS: tuple[str, ...] = get_args(Correction)
@@ -115,7 +115,7 @@ def labels(
         label = fitted.attraction
     else:
         posterior = _posterior(log, examined, false)
-        label = refined(posterior, per_item(clicks), seen)
+        label = refine_means(posterior, per_item(clicks), seen)
     if correction == "doubly_robust":
         # Some items are never examined, so the divisor has a lower bound.
         divisor = np.maximum(np.maximum(seen, least * shown), _LEAST)

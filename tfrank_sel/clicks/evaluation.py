@@ -19,10 +19,10 @@ from tfrank_sel.clicks.log import (
     numbers,
     probabilities,
 )
-from tfrank_sel.clicks.models import READING, Fitted, fitting
+from tfrank_sel.clicks.models import READING, Fitted, fitter
 from tfrank_sel.clicks.propensities import Propensities
-from tfrank_sel.metrics.significance import resampled
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
+from tfrank_sel.metrics.significance import resample
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
 _UNSHRUNK = ("ips", "doubly_robust")
@@ -116,7 +116,7 @@ def value(
     index = queries if query is None else codes_of(queries)
     sums = np.stack([np.bincount(index, x) for x in (gains, norms)], axis=1)
     keys = np.arange(len(sums), dtype=np.uint64)
-    drawn = resampled(keys, sums, seed=seed, resamples=resamples).weighted
+    drawn = resample(keys, sums, seed=seed, resamples=resamples).weighted
     drawn, total = drawn[drawn[:, 1] > 0.0], sums.sum(axis=0)
     low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
     return Value(float(total[0] / total[1]), float(low), float(high), effective(weights))
@@ -195,7 +195,7 @@ def reordered(
         (weight, placed.gains(*placed.probable(weight)) if placed.is_fitted else gains)
         for weight in _left_out(log, seed)
     ]
-    drawn = placed.drawn()
+    drawn = placed.gains_by_draw()
     is_first = np.zeros(len(score))
     is_first[np.unique(session, return_index=True)[1]] = 1.0  # a row of each session
 
@@ -254,7 +254,7 @@ class _Placed:
     @functools.cached_property
     def fit(self) -> Callable[[Floats], Fitted]:
         """Fits the click model to the log."""
-        return fitting(self.log, self.propensities.method)
+        return fitter(self.log, self.propensities.method)
 
     @property
     def is_fitted(self) -> bool:
@@ -280,11 +280,11 @@ class _Placed:
         clicks, expected = (np.bincount(log.items, x, log.num_items) for x in (log.clicks, old))
         return np.asarray(new * (clicks / np.maximum(expected, _LEAST))[log.items])
 
-    def drawn(self) -> list[Floats]:
+    def gains_by_draw(self) -> list[Floats]:
         """The gains by each draw of the propensities."""
         if self.is_fitted or not self.propensities.draws.size:
             return []
-        place = np.searchsorted(self.propensities.positions, self.log.positions)
+        index = np.searchsorted(self.propensities.positions, self.log.positions)
         weights = np.ones(len(self.columns))
         draws = self.propensities.draws
-        return [self.gains(*self.probable(weights, x[place])) for x in draws]
+        return [self.gains(*self.probable(weights, x[index])) for x in draws]

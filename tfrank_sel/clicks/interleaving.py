@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.clicks.log import Floats, Integers, codes_of, numbers
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 T = TypeVar("T", bound=Hashable)
 DEPTH = 10
@@ -43,7 +43,7 @@ def team_draft(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> tuple[I
         >>> sorted(items.tolist())
         [0, 1, 2]
     """
-    items, teams = _mixed(drafted, first, second, seed)
+    items, teams = _mix_orders(drafted, first, second, seed)
     return items, teams.astype(np.int64)
 
 
@@ -82,10 +82,10 @@ def optimised(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> tuple[In
         >>> sorted(zip(items.tolist(), credits.round(4).tolist()))
         [(0, 0.0), (1, 0.1667), (2, -0.1667)]
     """
-    return _mixed(credited, first, second, seed)
+    return _mix_orders(credited, first, second, seed)
 
 
-def _mixed(
+def _mix_orders(
     mix: Callable[..., dict[int, Any]], first: ArrayLike, second: ArrayLike, seed: int
 ) -> tuple[Integers, Floats]:
     """Items and values of a mix of the orders of scores."""

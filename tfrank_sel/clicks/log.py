@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import InputError, Rejected, formats
-from tfrank_sel.data.arrays import encoded, exact
+from tfrank_sel.data.arrays import encode, exact
 from tfrank_sel.data.table import Table, is_id, of_frame, readable
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -24,7 +24,7 @@ _SPAN = 0.05  # of a pool, relative to its first position
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Cells:
+class ItemPositionCounts:
     """Pairs of an item and a pool of positions.
 
     Args:
@@ -83,9 +83,9 @@ class Log:
         shown: ArrayLike | None = None,
         session: ArrayLike | None = None,
     ) -> None:
-        given: dict[str, Any] = {"query": query, "item": item, "position": position}
-        given |= {"click": click, "shown": shown, "session": session}
-        columns = {name: values for name, values in given.items() if values is not None}
+        by_role: dict[str, Any] = {"query": query, "item": item, "position": position}
+        by_role |= {"click": click, "shown": shown, "session": session}
+        columns = {name: values for name, values in by_role.items() if values is not None}
         rows = np.shape(query)
         for name, values in columns.items():
             if (shape := np.shape(values)) != rows or len(shape) != 1:
@@ -143,8 +143,8 @@ class Log:
         with readable("log"):
             frame = of_frame(source, names={*roles.values()})
         _check(roles)
-        there = frame.schema.names
-        ids = {x: name for x, name in roles.items() if is_id(x) and there.count(name) == 1}
+        names = frame.schema.names
+        ids = {x: name for x, name in roles.items() if is_id(x) and names.count(name) == 1}
         each = {role: exact(frame[name]) for role, name in ids.items()}
         numbers = {role: values for role, values in each.items() if values is not None}
         self._take(read(frame, {x: roles[x] for x in roles if x not in numbers}), numbers)
@@ -153,11 +153,11 @@ class Log:
         """Takes the rows of a table, and identifiers that stay numbers, as in memory."""
 
         def ids(role: str) -> tuple[NDArray[Any], Integers]:
-            return encoded(of_numbers[role] if role in of_numbers else table[role], sort=True)
+            return encode(of_numbers[role] if role in of_numbers else table[role], sort=True)
 
         self.clicks = table["clicks"]
         shown = table.roles.get("shown", 1.0)
-        places, self.columns = encoded(table["position"], sort=True)
+        places, self.columns = encode(table["position"], sort=True)
         self.positions: Integers = places.astype(np.int64)
         if len(self.positions) == 1:
             raise refusal(
@@ -190,7 +190,7 @@ class Log:
             log.session_ids = self.session_ids[is_there]
         return log
 
-    def moved(self, columns: Integers) -> "Log":
+    def at_positions(self, columns: Integers) -> "Log":
         """Returns the log with rows at other places of `positions`, `[rows]`."""
         log = self.part(np.arange(len(columns)))
         log.columns = columns
@@ -215,11 +215,11 @@ class Log:
         """
         clicks = np.bincount(self.columns, self.clicks, len(self.positions)).tolist()
         pools, first, amount = [0], int(self.positions[0]), clicks[0]
-        for place, more in zip(self.positions[1:].tolist(), clicks[1:], strict=True):
-            is_full = amount >= _CLICKS and place >= first * (1.0 + _SPAN)
-            if is_full or place <= _SINGLE:
+        for position, more in zip(self.positions[1:].tolist(), clicks[1:], strict=True):
+            is_full = amount >= _CLICKS and position >= first * (1.0 + _SPAN)
+            if is_full or position <= _SINGLE:
                 pools.append(pools[-1] + 1)
-                first, amount = place, 0.0
+                first, amount = position, 0.0
             else:
                 pools.append(pools[-1])
             amount += more
@@ -229,11 +229,11 @@ class Log:
         return np.array(pools)
 
     @functools.cached_property
-    def cells(self) -> "Cells":
+    def cells(self) -> "ItemPositionCounts":
         """The pairs of an item and a pool of positions at which it was shown."""
         size = int(self.pools[-1]) + 1
         keys, of_row = _distinct(self.items * size + self.pools[self.columns])
-        return Cells(keys // size, keys % size, of_row, size)
+        return ItemPositionCounts(keys // size, keys % size, of_row, size)
 
     @property
     def has_sessions(self) -> bool:
@@ -306,11 +306,11 @@ def read(
     _check(roles)
     are_counts = "shown" in roles or "position" not in roles
     asked = {"clicks" if are_counts and x == "click" else x: name for x, name in roles.items()}
-    own = {role for role, name in roles.items() if role == name}
+    unnamed = {role for role, name in roles.items() if role == name}
     table = formats.table(
         source,
         asked,
-        optional=[x for x, name in asked.items() if name in own.intersection(optional)],
+        optional=[x for x, name in asked.items() if name in unnamed.intersection(optional)],
         others=others,
         format=format,
         rejected=rejected,
@@ -321,14 +321,14 @@ def read(
         most = "`shown`" if "shown" in table.roles else "1"
         for row in np.flatnonzero(beyond).tolist():
             reason = received(f"`click` must be from 0 to {most}", table["clicks"][row])
-            fault = table.rejected(row, reason)
+            fault = table.reject(row, reason)
             if rejected is None:
                 raise fault.error()
             rejected.append(fault)
         table = table.take(~beyond) if beyond.any() else table
     if not len(table):
-        place = (formats.paths_of(source) or ["log"])[0]
-        raise InputError(place, received("expected at least one row", "none"))
+        path = (formats.paths_of(source) or ["log"])[0]
+        raise InputError(path, received("expected at least one row", "none"))
     named = {"clicks" if role == "click" else role: x for role, x in table.roles.items()}
     return dataclasses.replace(table, roles=named)
 
@@ -349,14 +349,14 @@ def codes_of(queries: ArrayLike) -> Integers:
     """
     values = np.asarray(queries)
     if values.dtype.kind in "iu":
-        return encoded(values, sort=True)[1]
+        return encode(values, sort=True)[1]
     with readable("`query`"):
         frame = of_frame({"query": queries})
     numbers = exact(frame["query"])
     if numbers is not None:
-        return encoded(numbers, sort=True)[1]
+        return encode(numbers, sort=True)[1]
     texts = formats.table(frame, {"query": "query"}, place="`query`")["query"]
-    return encoded(texts, sort=True)[1]
+    return encode(texts, sort=True)[1]
 
 
 def _distinct(keys: Integers) -> tuple[Integers, Integers]:

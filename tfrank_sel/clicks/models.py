@@ -11,9 +11,9 @@ from tfrank_sel.clicks.attractions import (
     GRID,
     Additive,
     Attractions,
-    expected,
+    click_probabilities,
     log_likelihood,
-    refined,
+    refine_means,
     sigmoid,
 )
 from tfrank_sel.clicks.log import Floats, Integers, Log
@@ -89,10 +89,10 @@ def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
         [Guo et al., PAL: a position-bias aware learning framework, RecSys 2019](
         https://doi.org/10.1145/3298689.3347033), for the additive model.
     """
-    return map(fitting(log, model), weights)
+    return map(fitter(log, model), weights)
 
 
-def fitting(log: Log, model: str) -> Callable[[Floats], Fitted]:
+def fitter(log: Log, model: str) -> Callable[[Floats], Fitted]:
     """Returns the function of `fits` from weights to a fitted model."""
     if model == "ubm":
         return _Contexts(log).fit
@@ -203,16 +203,18 @@ class _Places:
             )
         posterior = self.posterior
         coarse = posterior @ GRID
-        seen = cells.sums(weights * log.shown) * expected(posterior, table, cells.item, cells.pool)
+        seen = cells.sums(weights * log.shown) * click_probabilities(
+            posterior, table, cells.item, cells.pool
+        )
         amounts, counts = (
             _sums(cells.item, x, log.num_items) for x in (clicks, seen / coarse[cells.item])
         )
-        attraction = refined(posterior, amounts, counts)
+        attraction = refine_means(posterior, amounts, counts)
         examined = table @ (np.bincount(log.items, weights * log.shown, log.num_items) @ posterior)
         pools = log.pools
 
         def at(log: Log, columns: Integers) -> Floats:
-            means = expected(posterior, table, log.items, pools[columns])
+            means = click_probabilities(posterior, table, log.items, pools[columns])
             return np.minimum(means * (attraction / coarse)[log.items], 1.0)
 
         return Fitted(
@@ -324,32 +326,32 @@ class _Reading:
                 *(self._per_item(x * seen * weight) for x in (self.sessions.clicked, 1.0))
             )
         else:
-            seen = self._maximised(weight)
+            seen = self._maximise(weight)
         user = dataclasses.replace(self.user)
-        examined = self._examined(self.sessions, user)
+        examined = self._examination(self.sessions, user)
 
-        def clicked(log: Log) -> Floats:
+        def click_probabilities(log: Log) -> Floats:
             sessions = Sessions(log)
-            chances = self._examined(sessions, user)[sessions.of_row]
+            chances = self._examination(sessions, user)[sessions.of_row]
             return np.asarray(chances * user.attraction[log.items])
 
-        def placed(columns: Integers) -> Floats:
-            sessions = Sessions(self.log.moved(columns))
-            chances = self._examined(sessions, user, by_clicks=False)[sessions.of_row]
+        def at_columns(columns: Integers) -> Floats:
+            sessions = Sessions(self.log.at_positions(columns))
+            chances = self._examination(sessions, user, by_clicks=False)[sessions.of_row]
             return np.asarray(chances * user.attraction[self.log.items])
 
         return Fitted(
             self.sessions.means(examined, weight),
             user.attraction,
-            clicked,
+            click_probabilities,
             lambda: seen[self.sessions.of_row],
-            placed,
+            at_columns,
         )
 
     def _per_item(self, values: Floats) -> Floats:
         return _sums(self.sessions.items, values, self.log.num_items)
 
-    def _maximised(self, weight: Floats) -> Floats:
+    def _maximise(self, weight: Floats) -> Floats:
         """Finds what users do, and returns the probability of examination of each place."""
         sessions, user = self.sessions, self.user
         thing, things = self.satisfiers(sessions), len(user.satisfaction)
@@ -378,7 +380,7 @@ class _Reading:
             content = _sums(thing, satisfied * weight, things)
             if self._may_leave:
                 user.satisfaction = self.prior.mean(content, of_things)
-                user.going = self._going(seen, satisfied, weight)
+                user.going = self._continuation(seen, satisfied, weight)
             else:
                 mean = content.sum() / max(of_things.sum(), _LEAST)
                 user.satisfaction = (content + mean) / (of_things + 1.0)
@@ -387,7 +389,7 @@ class _Reading:
                 break
         return seen
 
-    def _going(self, seen: Floats, satisfied: Floats, weight: Floats) -> float:
+    def _continuation(self, seen: Floats, satisfied: Floats, weight: Floats) -> float:
         """Share of the users who read on, of those who could and were not satisfied."""
         stays = moves = 0.0
         for here, below in self.sessions.steps():
@@ -395,7 +397,7 @@ class _Reading:
             moves += float(seen[below] @ weight[below])
         return moves / max(stays, _LEAST)
 
-    def _examined(self, sessions: Sessions, user: _User, *, by_clicks: bool = True) -> Floats:
+    def _examination(self, sessions: Sessions, user: _User, *, by_clicks: bool = True) -> Floats:
         """Probability of examination of each place, `[places]`.
 
         Args:

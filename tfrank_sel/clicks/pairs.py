@@ -26,16 +26,16 @@ def groups(log: Log) -> list[list[int]]:
         >>> groups(log)
         [[1, 2], [3], [4]]
     """
-    components = connected(log)[log.pools]
+    components = pool_groups(log)[log.pools]
     return [log.positions[components == x].tolist() for x in dict.fromkeys(components.tolist())]
 
 
-def connected(log: Log) -> Integers:
+def pool_groups(log: Log) -> Integers:
     """Index of the group of each pool of positions, `[pools]`: the first pool of the group."""
     cells, size = log.cells, log.cells.num_pools
     is_clicked = cells.sums(log.clicks) > 0.0
     common = np.zeros((size, size))
-    for k, shown in _shown(log):
+    for k, shown in _impressions(log):
         common[:, k] = np.bincount(cells.pool, is_clicked & (shown[cells.item] > 0.0), size)
     reach = (common * common.T > 0.0) | np.eye(size, dtype=bool)
     # paths of twice as many positions each time
@@ -57,7 +57,7 @@ def all_pairs(log: Log, weights: Iterable[Floats]) -> Floats:
         weights: Weights of the rows in each resample, `[rows]` each.
 
     Returns:
-        Propensities of pools of positions, up to a factor for each group of `connected`,
+        Propensities of pools of positions, up to a factor for each group of `pool_groups`,
         `[resamples, pools]`.
 
     Reference:
@@ -77,7 +77,7 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
     item, shown, clicks = cells.item[order], shown[order], clicks[:, order]
     starts = np.searchsorted(cells.pool[order], np.arange(size))
     amounts, spread = np.zeros((2, len(clicks), size, size))
-    for k, of_item in _shown(log):
+    for k, of_item in _impressions(log):
         # clicks_j / n_j, with the weight n_j n_k / (n_j + n_k)
         share = of_item[item] / (shown + of_item[item])
         # the clicks at all j, and the variance of this sum
@@ -97,7 +97,7 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
     return np.exp([np.linalg.lstsq(left, value, rcond=None)[0] for left, value in each])
 
 
-def _shown(log: Log) -> Iterator[tuple[int, Floats]]:
+def _impressions(log: Log) -> Iterator[tuple[int, Floats]]:
     """The impressions of each item, `[items]`, at each pool of positions."""
     cells = log.cells
     shown = cells.sums(log.shown)

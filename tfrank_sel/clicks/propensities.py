@@ -9,13 +9,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tfrank_sel import kept
-from tfrank_sel.clicks.comparison import compare, sample, unidentified
+from tfrank_sel import artefacts
+from tfrank_sel.clicks.comparison import compare, sample, why_unidentified
 from tfrank_sel.clicks.log import Floats, Integers, Log, check_choice, numbers, probabilities
 from tfrank_sel.clicks.models import Model, fits
-from tfrank_sel.clicks.pairs import all_pairs, connected
+from tfrank_sel.clicks.pairs import all_pairs, pool_groups
+from tfrank_sel.errors import refusal
 from tfrank_sel.metrics.significance import poisson_weights
-from tfrank_sel.refusals import refusal
 
 Method = Literal["auto", "all_pairs", Model]
 Unconnected = Literal["nearest", "drop"]
@@ -63,10 +63,10 @@ class Propensities:
         Args:
             positions: The positions, increasing, `[positions]`.
         """
-        place = np.abs(np.asarray(positions)[:, np.newaxis] - self.positions).argmin(axis=1)
+        index = np.abs(np.asarray(positions)[:, np.newaxis] - self.positions).argmin(axis=1)
         names = ("values", "low", "high")
-        arrays = {name: getattr(self, name)[place] for name in names}
-        draws = self.draws[:, place] if self.draws.size else self.draws
+        arrays = {name: getattr(self, name)[index] for name in names}
+        draws = self.draws[:, index] if self.draws.size else self.draws
         return dataclasses.replace(self, positions=positions, draws=draws, **arrays)
 
     def at(self, positions: ArrayLike) -> Floats:
@@ -95,7 +95,7 @@ class Propensities:
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in vars(self).items()
         }
-        kept.write_json(pathlib.Path(path), fields)
+        artefacts.write_json(pathlib.Path(path), fields)
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Propensities":
@@ -104,8 +104,8 @@ class Propensities:
         Raises:
             ValueError: If the file is no such file, or a propensity is 0 or below, or above 1.
         """
-        with kept.reading(path, "propensities that `save` wrote"):
-            fields = kept.read_json(pathlib.Path(path))
+        with artefacts.name_file_in_errors(path, "propensities that `save` wrote"):
+            fields = artefacts.read_json(pathlib.Path(path))
             names = ("values", "low", "high", "draws")
             arrays = {x: numbers(x, fields[x]) for x in names if x in fields}
             positions = np.asarray(fields["positions"], np.int64)
@@ -180,7 +180,7 @@ def estimate(
         raise refusal("`resamples` must be at least 1", resamples)
     compared = compare(sample(log)) if method == "auto" else []
     method = compared[0].model if compared else method
-    if reason := unidentified(log, "pbm" if compared else method):
+    if reason := why_unidentified(log, "pbm" if compared else method):
         if not compared:
             raise ValueError(reason)
         warnings.warn(f"{reason}. The method is {method}", stacklevel=2)
@@ -189,7 +189,7 @@ def estimate(
         examined = all_pairs(log, weights)[:, log.pools]
     else:
         examined = np.stack([fitted.examined for fitted in fits(log, method, weights)])
-    kept, source = _connected(log, method, unconnected)
+    kept, source = _connect_positions(log, method, unconnected)
     relative = examined[:, source]
     values = relative / relative[:, :1]
     if (best := int(values[0].argmax())) and np.percentile(values[1:, best], 2.5) > 1.0:
@@ -216,12 +216,12 @@ def _weights(log: Log, resamples: int, seed: int) -> Iterator[Floats]:
         yield (drawn if drawn.any() else np.ones_like(drawn))[log.units]
 
 
-def _connected(log: Log, method: str, unconnected: str) -> tuple[Integers, Integers]:
+def _connect_positions(log: Log, method: str, unconnected: str) -> tuple[Integers, Integers]:
     """Indices of the positions to keep, and of the position from which each has its propensity."""
     every = np.arange(len(log.positions))
     if method not in (*_POSITIONAL, "ubm"):
         return every, every
-    group = connected(log)[log.pools]
+    group = pool_groups(log)[log.pools]
     clicks = np.bincount(group, np.bincount(log.columns, log.clicks, len(every)))
     inside = np.flatnonzero(group == clicks.argmax())
     if len(inside) == len(every):
@@ -230,8 +230,8 @@ def _connected(log: Log, method: str, unconnected: str) -> tuple[Integers, Integ
     rows = np.isin(log.columns, inside, invert=True).sum()
     become = {"nearest": "have that of the nearest position", "drop": "are left out"}[unconnected]
     warnings.warn(
-        f"no clicked item connects positions {_listed(outside)} ({rows} of {len(log.columns)} "
-        f"rows) to the other ones: they {become}",
+        f"no clicked item connects positions {_format_positions(outside)} "
+        f"({rows} of {len(log.columns)} rows) to the other ones: they {become}",
         stacklevel=3,
     )
     if unconnected == "drop":
@@ -259,7 +259,7 @@ def _warn_of_first(best: int, first: float) -> None:
     )
 
 
-def _listed(positions: Integers) -> str:
+def _format_positions(positions: Integers) -> str:
     """The first few positions, and how many more there are."""
     more = len(positions) - _LISTED
     return ", ".join(map(str, positions[:_LISTED])) + (f" and {more} more" if more > 0 else "")

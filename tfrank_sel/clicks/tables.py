@@ -13,13 +13,13 @@ from tfrank_sel.clicks.correction import labels
 from tfrank_sel.clicks.log import Floats, Log, read
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import InputError, Rejected, formats
-from tfrank_sel.data.arrays import encoded
+from tfrank_sel.data.arrays import encode
 from tfrank_sel.data.formats import Table
 from tfrank_sel.data.table import identifier, tell_partners
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
 
 
-def covered(
+def with_propensities(
     table: Table, propensities: Propensities, unconnected: str
 ) -> tuple[Table, Log, Propensities]:
     """Returns a table and its log, all of whose positions have a propensity, and these.
@@ -35,14 +35,14 @@ def covered(
     if unconnected == "drop":
         covers = np.isin(table["position"], propensities.positions)
         if not covers.any():
-            place = int(table["position"][0])
-            raise refusal("at least one position must have a propensity", f"none, not {place}")
+            position = int(table["position"][0])
+            raise refusal("at least one position must have a propensity", f"none, not {position}")
         table = table.take(np.flatnonzero(covers))
     log = Log.of(table)
     return table, log, propensities.nearest(log.positions)
 
 
-def corrected(
+def unbiased_table(
     table: Any,
     roles: Mapping[str, str],
     log: Log,
@@ -90,7 +90,9 @@ class Credits(NamedTuple):
     names: Sequence[str] = ("0", "1")
 
 
-def credits(paths: Sequence[str], roles: Mapping[str, str], *, format: str | None) -> Credits:
+def session_credits(
+    paths: Sequence[str], roles: Mapping[str, str], *, format: str | None
+) -> Credits:
     """Sums the credits of the clicked items of each session.
 
     Args:
@@ -101,14 +103,14 @@ def credits(paths: Sequence[str], roles: Mapping[str, str], *, format: str | Non
         format: As in `formats.table`.
 
     Raises:
-        InputError: As `read`, and as `ubi.drafted`.
+        InputError: As `read`, and as `ubi.ab_test_events`.
     """
     if set(formats.names(paths, format)) & {"event_attributes", "_source"}:
         return _of_events(paths, roles, format)
     table = read(paths, roles, format=format)
     are_teams = "team" in roles
     values = 1.0 - 2.0 * table["team"] if are_teams else table["credit"]
-    sessions = encoded(table["session"], sort=True)[1]
+    sessions = encode(table["session"], sort=True)[1]
     first = np.unique(sessions, return_index=True)[1]
     sums = np.asarray(np.bincount(sessions, table["clicks"] * values), np.float64)
     queries = table.roles.get("query")
@@ -119,7 +121,9 @@ def _of_events(paths: Sequence[str], roles: Mapping[str, str], format: str | Non
     won: dict[str, set[tuple[str, str]]] = {}
     queries: dict[str, str | None] = {}
     query = roles.get("query")
-    for session, item, configuration, text in ubi.drafted(paths, roles["click"], query, format):
+    for session, item, configuration, text in ubi.ab_test_events(
+        paths, roles["click"], query, format
+    ):
         won.setdefault(session, set()).add((item, configuration))
         queries.setdefault(session, text)
     names = _two(paths[0], {x for clicked in won.values() for _, x in clicked})
@@ -170,25 +174,25 @@ def joined_credits(
     teams: dict[str, float] = {}
     torn: list[Rejected] = []  # by servers that were stopped, or wrote one log at once
     lines = 0
-    for place, row in formats.dicts(logs, (), "jsonl", torn):
+    for where, row in formats.dicts(logs, (), "jsonl", torn):
         lines += 1
         try:
             kind = kind or next((x for x in ("hits", "credits") if x in row), "teams")
-            session = identifier(place, "session", row["session"])
+            session = identifier(where, "session", row["session"])
             if kind == "hits":
                 # The plugin writes hits so: ABTestSearchTransportAction.mapHit,
                 # search-relevance#511.
-                items = [identifier(place, "_id", x["_id"]) for x in row["hits"]]
+                items = [identifier(where, "_id", x["_id"]) for x in row["hits"]]
                 name = "_search_configuration_id"
-                of = [identifier(place, name, x[name]) for x in row["hits"]]
+                of = [identifier(where, name, x[name]) for x in row["hits"]]
                 values = [teams.setdefault(x, 1.0 - 2.0 * len(teams)) for x in of]
             else:
                 values = [{0: 1.0, 1: -1.0}[x] if kind == "teams" else float(x) for x in row[kind]]
-                items = [identifier(place, "items", x) for x in row["items"]]
+                items = [identifier(where, "items", x) for x in row["items"]]
             # without its name, lists of the same items are of one query
             query = "\0".join(sorted(items))
             if "query" in roles:
-                query = identifier(place, roles["query"], row[roles["query"]])
+                query = identifier(where, roles["query"], row[roles["query"]])
             queries.setdefault(session, query)
             shown = won.setdefault(session, set())
             pairs = zip(items, values, strict=True)
@@ -197,7 +201,7 @@ def joined_credits(
             raise
         except (KeyError, TypeError, ValueError) as error:
             expected = "expected the log of `serve --interleave` or of an A/B test of OpenSearch"
-            raise InputError(place, received(expected, repr(error))) from None
+            raise InputError(where, received(expected, repr(error))) from None
     if len(torn) > lines:
         raise torn[0].error()
     if torn:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tfrank_sel.data import InputError, arrays, formats
-from tfrank_sel.data.table import TEXT, shown
-from tfrank_sel.refusals import received
+from tfrank_sel.data.table import TEXT, format_value
+from tfrank_sel.errors import received
 
 _QUERY = ("query_id", "user_query", "query_response_hit_ids", "_source")
 _EVENT = ("query_id", "action_name", "event_attributes", "_source")
@@ -40,9 +40,9 @@ class _Asked:
 
     def place(self, item: str, ordinal: int | None, base: int) -> int | None:
         """The place of an item from 0; the ordinal, from `base`, may be that within its page."""
-        first, own = self.hits.get(item, (0, None))
+        first, ordinal_of_hit = self.hits.get(item, (0, None))
         if ordinal is None:
-            return own
+            return ordinal_of_hit
         return ordinal - base + (first if ordinal - base < first else 0)
 
 
@@ -100,9 +100,9 @@ def read(
     clicked = set[tuple[str, str]]()
     for event in clicks:
         key = (event.session, event.item)
-        place = asked[event.session].place(event.item, event.ordinal, base)
-        if has_impressions and place is not None:  # what was clicked was shown
-            shown.setdefault(key, place)
+        index = asked[event.session].place(event.item, event.ordinal, base)
+        if has_impressions and index is not None:  # what was clicked was shown
+            shown.setdefault(key, index)
         if key in shown:
             clicked.add(key)
         else:
@@ -112,12 +112,12 @@ def read(
             left_out[f"clicks {kind}"] += 1
     if not clicked:
         reason = f"expected an event {click!r} on an item of a query of {queries[0]}"
-        given = f"none; {told(left_out)}" if left_out else "none"
-        raise InputError(events[0], received(reason, given))
+        received_rows = f"none; {summary_line(left_out)}" if left_out else "none"
+        raise InputError(events[0], received(reason, received_rows))
     return _table(shown, clicked, asked), left_out
 
 
-def drafted(
+def ab_test_events(
     paths: Sequence[str], click: str, query: str | None, format: str | None
 ) -> Iterator[tuple[str, str, str, str | None]]:
     """Reads clicks on lists of an A/B test of OpenSearch's search-relevance plugin.
@@ -135,23 +135,23 @@ def drafted(
     Raises:
         InputError: If a file cannot be read, or a click has no `query_id`, item or query.
     """
-    for place, record in formats.dicts(paths, (*_EVENT, *([query] if query else ())), format):
-        row = _source(place, record)
-        configuration = _text(place, row, *_CONFIGURATION)
+    for where, record in formats.dicts(paths, (*_EVENT, *([query] if query else ())), format):
+        row = _source(where, record)
+        configuration = _text(where, row, *_CONFIGURATION)
         if configuration is None or arrays.text(_field(row, "action_name")) != click:
             continue
-        session = _text(place, row, "query_id")
-        item = _text(place, row, *_ITEM) or _text(place, row, *_OBJECT)
+        session = _text(where, row, "query_id")
+        item = _text(where, row, *_ITEM) or _text(where, row, *_OBJECT)
         if session is None or item is None:
             expected = "expected a click with a query_id, which names the search, and an item"
-            raise InputError(place, received(expected, "none"))
-        text = query and _text(place, row, query)
+            raise InputError(where, received(expected, "none"))
+        text = query and _text(where, row, query)
         if query and text is None:
-            raise InputError(place, received(f"expected a click with {query!r}", "none"))
+            raise InputError(where, received(f"expected a click with {query!r}", "none"))
         yield session, item, configuration, text
 
 
-def told(left_out: Mapping[str, int]) -> str:
+def summary_line(left_out: Mapping[str, int]) -> str:
     """Returns a line of what was left out.
 
     Example:
@@ -166,15 +166,15 @@ def _queries(
 ) -> tuple[dict[str, _Asked], Set[str]]:
     """The queries with a text, and the identifiers of all."""
     asked: dict[str, _Asked] = {}
-    for place, record in formats.dicts(paths, _QUERY, format):
-        row = _source(place, record)
-        if (session := _text(place, row, "query_id")) is None:
+    for where, record in formats.dicts(paths, _QUERY, format):
+        row = _source(where, record)
+        if (session := _text(where, row, "query_id")) is None:
             left_out["queries without query_id"] += 1
             continue
         hits = _field(row, "query_response_hit_ids")
         texts = [arrays.text(x) for x in hits] if isinstance(hits, list) else []
         page = [x for x in texts if x and not x.startswith(arrays.INVALID)]
-        asked.setdefault(session, _Asked()).add(_text(place, row, "user_query"), page)
+        asked.setdefault(session, _Asked()).add(_text(where, row, "user_query"), page)
     named = {session: query for session, query in asked.items() if query.text is not None}
     if nameless := len(asked) - len(named):
         left_out["queries without user_query"] = nameless
@@ -190,12 +190,12 @@ def _events(
     left_out: collections.Counter[str],
 ) -> Iterator[_Event]:
     is_known: list[bool] = []  # of the events of a query
-    for place, record in formats.dicts(paths, _EVENT, format):
-        row = _source(place, record)
+    for where, record in formats.dicts(paths, _EVENT, format):
+        row = _source(where, record)
         action = str(arrays.text(_field(row, "action_name")))
         if action not in actions:
             continue
-        session, item = _text(place, row, "query_id"), _text(place, row, *_ITEM)
+        session, item = _text(where, row, "query_id"), _text(where, row, *_ITEM)
         is_known.extend([session in known] if session else [])
         if session is None or session not in asked:
             left_out["events without a known query"] += 1
@@ -205,7 +205,7 @@ def _events(
             yield _Event(session, item, _ordinal(_field(row, *_ORDINAL)), actions[action])
     if 2 * sum(is_known) < len(is_known):
         expected = "expected a known query of at least half of the events with a query_id"
-        raise InputError(paths[0], received(expected, told(left_out)))
+        raise InputError(paths[0], received(expected, summary_line(left_out)))
 
 
 def _impressions(
@@ -217,11 +217,11 @@ def _impressions(
     """The place of each item of a session that was shown, the first one if there are several."""
     shown: dict[tuple[str, str], int] = {}
     for event in impressions:
-        place = asked[event.session].place(event.item, event.ordinal, base)
-        if place is None:
+        index = asked[event.session].place(event.item, event.ordinal, base)
+        if index is None:
             left_out["impressions without a position"] += 1
         else:
-            shown.setdefault((event.session, event.item), place)
+            shown.setdefault((event.session, event.item), index)
     return shown
 
 
@@ -241,22 +241,22 @@ def _table(
     return pa.table(columns)
 
 
-def _source(place: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _source(where: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document of a row of a search, or the row."""
     source = record.get("_source", record)
     if not isinstance(source, dict):
-        raise InputError(place, received("expected an object in '_source'", f"{source!r:.60}"))
+        raise InputError(where, received("expected an object in '_source'", f"{source!r:.60}"))
     texts = {name: x for name in _NESTED if isinstance(x := source.get(name), str) and x}
-    return {**source, **{name: _parsed(place, name, text) for name, text in texts.items()}}
+    return {**source, **{name: _parse_json(where, name, text) for name, text in texts.items()}}
 
 
-def _parsed(place: str, name: str, text: str) -> Any:
+def _parse_json(where: str, name: str, text: str) -> Any:
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text)
         if value is None or isinstance(value, _NESTED[name]):
             return value
     kind = {list: "array", dict: "object"}[_NESTED[name]]
-    raise InputError(place, received(f"{name!r} must be an {kind} or its JSON", f"{text!r:.60}"))
+    raise InputError(where, received(f"{name!r} must be an {kind} or its JSON", f"{text!r:.60}"))
 
 
 def _field(row: Any, *keys: str) -> Any:
@@ -265,12 +265,12 @@ def _field(row: Any, *keys: str) -> Any:
     return row
 
 
-def _text(place: str, row: Any, *keys: str) -> str | None:
+def _text(where: str, row: Any, *keys: str) -> str | None:
     """A field as text, as identifiers in tables; None if it is missing or empty."""
     text = arrays.text(_field(row, *keys))
     if text is not None and text.startswith(arrays.INVALID):
         name = ".".join(keys)
-        raise InputError(place, received(f"{name!r} must be {TEXT}", shown(text)))
+        raise InputError(where, received(f"{name!r} must be {TEXT}", format_value(text)))
     return text or None
 
 

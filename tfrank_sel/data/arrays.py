@@ -1,7 +1,7 @@
 """Arrow arrays: conversion to numbers and texts by feature type.
 
 NaN and the empty text mean a missing value; infinity and a text that begins with `INVALID` mean an
-invalid value. Equal values have one text, whatever the type of their column: see `spelling`.
+invalid value. Equal values have one text, whatever the type of their column: see `canonical_text`.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.canonical_text import ANY_SPELLING, SPELLINGS, canonical
 from tfrank_sel.data.arrow_types import PERIOD, arrow, is_list, is_number, is_text, plain_type
 from tfrank_sel.features import DAY, Bool, Feature, Set, Timestamp, Vector
-from tfrank_sel.spelling import ANY_SPELLING, SPELLINGS, spelled
 
 EXACT = 2.0**53  # from here on, float64 does not hold every integer
 _EXACT = {2: 2.0**11, 4: 2.0**24, 8: EXACT}  # the same by bytes of a float
@@ -93,12 +93,12 @@ def _alike(column: Any) -> Any:
         return np.asarray(column) if len(kinds) == 1 else column
     if len(kinds - {type(None)}) == 1:
         return column
-    there = [None if _is_missing(x) else x for x in column]  # NaT is a time of no day
-    if not any(isinstance(x, datetime.datetime) for x in there):
-        return there
+    values = [None if _is_missing(x) else x for x in column]  # NaT is a time of no day
+    if not any(isinstance(x, datetime.datetime) for x in values):
+        return values
     midnight = datetime.time()
     return [
-        datetime.datetime.combine(x, midnight) if type(x) is datetime.date else x for x in there
+        datetime.datetime.combine(x, midnight) if type(x) is datetime.date else x for x in values
     ]
 
 
@@ -120,11 +120,11 @@ def text(value: Any) -> str | None:
         whole, exact = int(value), _EXACT.get(np.asarray(value).itemsize, EXACT)
         return str(whole) if abs(whole) < exact else f"{INVALID}{float(value)!r}"
     if isinstance(value, bytes):
-        return decoded(value)
+        return decode(value)
     if isinstance(value, np.datetime64):  # one of hours ends with the hour
         value = value + np.timedelta64(0, "s")
     try:
-        as_text = value if isinstance(value, str) else spelled(str(value))
+        as_text = value if isinstance(value, str) else canonical(str(value))
         as_text.encode()
     except UnicodeError:
         # Half a surrogate pair has no UTF-8.
@@ -142,7 +142,7 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def decoded(octets: bytes) -> str:
+def decode(octets: bytes) -> str:
     """Returns bytes as text; it begins with `INVALID` if they are no UTF-8."""
     try:
         return octets.decode()
@@ -175,7 +175,7 @@ def plain(column: Any) -> Any:
     try:
         return array.cast(target)
     except pa.ArrowInvalid:  # bytes that are no UTF-8
-        return _by_value(array, decoded)
+        return _by_value(array, decode)
 
 
 def _by_value(array: Any, convert: Callable[[Any], str]) -> Any:
@@ -210,7 +210,7 @@ def strings(column: Any, *, spell: bool = False, exact: float | None = None) -> 
 
     Args:
         column: The column.
-        spell: Whether to spell texts as values of other types, too: see `spelling`.
+        spell: Whether to spell texts as values of other types, too: see `canonical_text`.
         exact: The number below which its floats hold every integer; that of its type if None.
     """
     pa = arrow()
@@ -271,7 +271,7 @@ def _of_floats(array: Any, as_text: Any, exact: float) -> Any:
     return pa.compute.replace_with_mask(as_text, pa.array(is_other), pa.array(others))
 
 
-def encoded(values: Any, *, sort: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def encode(values: Any, *, sort: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Returns the distinct values of a column, and the index among them of each row.
 
     Args:
@@ -316,7 +316,7 @@ def floats(column: Any, *, words: bool = True) -> np.ndarray:
     """
     array = plain(column)
     if arrow().types.is_float32(array.type):
-        return _filled(array)
+        return _fill_nulls(array)
     with np.errstate(over="ignore"):
         return doubles(array, words=words).astype(np.float32)
 
@@ -325,7 +325,7 @@ def doubles(column: Any, *, words: bool = True) -> np.ndarray:
     """Returns a column as float64, otherwise as `floats`."""
     array = plain(column)
     if is_text(array.type):
-        return _parsed(array, _float_or_word if words else number)
+        return _parse_numbers(array, _float_or_word if words else number)
     return _float64(array)
 
 
@@ -342,7 +342,7 @@ def moments(column: Any) -> np.ndarray:
     pa = arrow()
     array = plain(column)
     if is_text(array.type):
-        words = stripped(array)
+        words = strip_texts(array)
         for kind in (pa.int64(), pa.float64()):
             with contextlib.suppress(pa.ArrowInvalid):
                 return moments(words.cast(kind))
@@ -372,7 +372,7 @@ def instants(seconds: np.ndarray) -> np.ndarray:
     return np.where(is_near, times, _NO_TIME)
 
 
-def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
+def concatenate(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Returns columns as one; times have the finest of their units that holds all, or `us`."""
     whole = np.concatenate(parts)
     if len({x.dtype for x in parts}) == 1 or whole.dtype.kind != "M":
@@ -437,7 +437,7 @@ def _bools(column: Any) -> np.ndarray:
     if not is_text(array.type):
         return zero_or_one(floats(array))
     pa = arrow()
-    words = stripped(array)
+    words = strip_texts(array)
     codes = pa.compute.index_in(pa.compute.utf8_lower(words), value_set=pa.array(_BOOLS))
     values = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, np.inf], np.float32)[
         np.asarray(codes.fill_null(len(_BOOLS)))
@@ -450,7 +450,7 @@ def _seconds(array: Any) -> np.ndarray:
     pa = arrow()
     kind = array.type
     if is_text(kind):
-        iso = stripped(pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3"))
+        iso = strip_texts(pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3"))
         for zone in (None, "UTC"):
             with contextlib.suppress(pa.ArrowInvalid):
                 return _float64(iso.cast(pa.timestamp("us", zone)))
@@ -500,24 +500,24 @@ def _float64(array: Any) -> np.ndarray:
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
         ticks = np.asarray(array.cast(pa.int64()).fill_null(0))
         return np.where(np.asarray(array.is_null()), np.nan, ticks // per_second)
-    return _filled(array.cast(pa.float64(), safe=False))
+    return _fill_nulls(array.cast(pa.float64(), safe=False))
 
 
-def _filled(array: Any) -> np.ndarray:
+def _fill_nulls(array: Any) -> np.ndarray:
     """Floats, with NaN for null."""
     return np.asarray(array.fill_null(np.nan) if array.null_count else array)
 
 
-def _parsed(array: Any, parse: Callable[[str], float]) -> np.ndarray:
+def _parse_numbers(array: Any, parse: Callable[[str], float]) -> np.ndarray:
     """Parses texts as numbers, one by one if some are none."""
-    words = stripped(array)
+    words = strip_texts(array)
     with contextlib.suppress(arrow().ArrowInvalid):
-        return _filled(words.cast(arrow().float64()))
+        return _fill_nulls(words.cast(arrow().float64()))
     values = [np.nan if word is None else parse(word) for word in words.to_pylist()]
     return np.array(values, np.float64)
 
 
-def stripped(array: Any) -> Any:
+def strip_texts(array: Any) -> Any:
     """Stripped texts; null for spellings of a missing value."""
     pa = arrow()
     words = pa.compute.utf8_trim_whitespace(pa.compute.utf8_ltrim(array, INVALID))
@@ -554,7 +554,7 @@ def _vectors(column: Any, size: int) -> np.ndarray:
     pa = arrow()
     array = plain(column)
     if is_text(array.type):
-        array = pa.compute.utf8_split_whitespace(stripped(array))
+        array = pa.compute.utf8_split_whitespace(strip_texts(array))
     if not is_list(array.type):
         return np.broadcast_to(floats(array)[:, None], [len(array), size])
     lengths = np.asarray(pa.compute.list_value_length(array).fill_null(-1))

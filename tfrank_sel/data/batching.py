@@ -16,7 +16,7 @@ from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import packed, stores
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
 
 Files = Sequence[StrPath]
 Parse = Callable[..., dict[str, Any]]
@@ -124,10 +124,10 @@ def batches(
     if repeat:
         dataset = dataset.repeat()
     if len(bucket_edges) == 1:
-        dataset = dataset.batch(batch_size).map(assembler.sized, tf.data.AUTOTUNE)
+        dataset = dataset.batch(batch_size).map(assembler.add_sizes, tf.data.AUTOTUNE)
     else:
         # Buckets are found per batch: `key_func` runs once per list, so it must be trivial.
-        dataset = dataset.batch(16).map(assembler.sized, tf.data.AUTOTUNE).unbatch()
+        dataset = dataset.batch(16).map(assembler.add_sizes, tf.data.AUTOTUNE).unbatch()
         dataset = dataset.group_by_window(
             key_func=lambda serialized, size, bucket: bucket,
             reduce_func=lambda bucket, window: window.batch(batch_size),
@@ -263,7 +263,7 @@ def _records(
     if shuffles := shuffles and len(names) > 1:
         order = order.shuffle(len(names), seed=seed, reshuffle_each_iteration=True)
     if any(map(stores.is_remote, names)):
-        order = order.map(_fetched, _FILES, deterministic=True).prefetch(_FILES)
+        order = order.map(_fetch, _FILES, deterministic=True).prefetch(_FILES)
     if shuffles:
         # Lists are divided within a file, so that workers need not agree on the order of the files.
         dataset = order.interleave(
@@ -284,7 +284,7 @@ def _records(
 
 
 @unconverted
-def _fetched(name: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _fetch(name: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     def near(url: bytes) -> str:
         return stores.near(url.decode())
 
@@ -359,7 +359,7 @@ class Assembler:
         return tf.math.count_nonzero(self.parse(serialized, self.spec)[self._named.mask], axis=1)
 
     @unconverted
-    def sized(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def add_sizes(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the unchanged serialized lists, their sizes, and the indices of their edges."""
         sizes = self.sizes(serialized)
         places = tf.searchsorted(tf.constant(self.edges, tf.int64), sizes, out_type=tf.int64)
@@ -373,7 +373,7 @@ class Assembler:
         places: tf.Tensor,
         seed: tf.Tensor | None = None,
     ) -> tuple[Any, ...]:
-        """Returns inputs and labels, and weights if there are any, from the result of `sized`."""
+        """Returns inputs and labels, and weights if there are any, from a result of `add_sizes`."""
         longest = tf.reduce_max(sizes)
         if self.truncation is None:
             _refuse_longer(longest, self.edges[-1])
@@ -385,13 +385,13 @@ class Assembler:
         labels = tf.reshape(tf.cast(parsed[label], tf.float32), tf.shape(mask))
         parsed[label] = tf.where(mask, labels, float("nan"))
         if self._chooses:
-            parsed |= self._chosen(parsed, seed)
+            parsed |= self._choose_items(parsed, seed)
         weights = () if weight is None else (parsed[weight],)
-        return self._selected(parsed), parsed[label], *weights
+        return self._select_inputs(parsed), parsed[label], *weights
 
     @functools.cached_property
     def _named(self) -> ListFeatures:
-        return self.spec.named() if isinstance(self.spec, FeatureSpec) else self.spec
+        return self.spec.list_features() if isinstance(self.spec, FeatureSpec) else self.spec
 
     @property
     def _label(self) -> str:
@@ -404,23 +404,23 @@ class Assembler:
         """Whether items may be selected other than the first ones in their order."""
         return self.shuffle_items or self.truncation not in (None, head)
 
-    def _chosen(self, parsed: dict[str, Any], seed: tf.Tensor | None) -> dict[str, Any]:
+    def _choose_items(self, parsed: dict[str, Any], seed: tf.Tensor | None) -> dict[str, Any]:
         """The features of the kept items, in their new order."""
         named = self._named
         items = {name: parsed[name] for name in (*named.items, named.mask)}
         mask = items[named.mask]
         if seed is not None:
-            items = _gathered(items, shuffled(mask, tf.stack([seed, 0])))
+            items = _gather_items(items, shuffle_positions(mask, tf.stack([seed, 0])))
         if self.truncation is None:
             return items
         truncation, label = self.truncation, self._label
         return tf.cond(
             tf.shape(mask)[1] > self.edges[-1],
-            lambda: _gathered(items, truncation(items[label], self.edges[-1])),
+            lambda: _gather_items(items, truncation(items[label], self.edges[-1])),
             lambda: items,
         )
 
-    def _selected(self, parsed: dict[str, Any]) -> Any:
+    def _select_inputs(self, parsed: dict[str, Any]) -> Any:
         if self.inputs is None:
             if isinstance(self.spec, FeatureSpec):
                 return parsed[self.spec.features]
@@ -435,7 +435,7 @@ def _refuse_longer(longest: tf.Tensor, edge: int) -> None:
     tf.debugging.Assert(longest <= edge, [message, "Received:", longest])
 
 
-def _gathered(items: dict[str, Any], positions: tf.Tensor) -> dict[str, Any]:
+def _gather_items(items: dict[str, Any], positions: tf.Tensor) -> dict[str, Any]:
     return {name: tf.gather(values, positions, batch_dims=1) for name, values in items.items()}
 
 
@@ -464,7 +464,7 @@ def top(labels: tf.Tensor, list_size: int) -> tf.Tensor:
     return tf.sort(best[:, :list_size], axis=1)
 
 
-def shuffled(mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def shuffle_positions(mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Returns the positions of the items of each list in random order, followed by padding.
 
     Args:
@@ -528,11 +528,11 @@ def in_memory(
     )
     count = num_batches(counted, batch_size=batch_size, bucket_edges=bucket_edges)
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
-    return dataset.map(_divided).prefetch(tf.data.AUTOTUNE)
+    return dataset.map(_split_targets).prefetch(tf.data.AUTOTUNE)
 
 
 @unconverted
-def _divided(element: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor] | tf.Tensor, ...]:
+def _split_targets(element: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor] | tf.Tensor, ...]:
     others = [element.pop(name) for name in ("labels", "weights") if name in element]
     return element, *others
 

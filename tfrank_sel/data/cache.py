@@ -12,14 +12,14 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.arguments import Checked, StrPath
 from tfrank_sel.compilation import unconverted
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
 
 LABELS, WEIGHTS = "labels", "weights"
 INDEX = "index.npz"
-_TAKEN = (LABELS, WEIGHTS, INDEX, kept.DIGESTS)
+_TAKEN = (LABELS, WEIGHTS, INDEX, artefacts.DIGESTS)
 BLOCK = 2**22  # bytes of batches of one list size that follow each other
 IN_MEMORY = 2**28  # bytes of lists that are kept in memory when they are read
 
@@ -69,7 +69,7 @@ class Cache(Checked):
                 name is that of another file of the cache.
         """
         folder = Path(folder)
-        with kept.folder(folder, cls.__name__) as written:
+        with artefacts.folder(folder, cls.__name__) as written:
             sizes, parts = _write(batches, written)
             index = {name: [kind.shape.as_list(), kind.dtype.name] for name, kind in parts.items()}
             np.savez(written / INDEX, sizes=sizes, parts=json.dumps(index))
@@ -84,9 +84,9 @@ class Cache(Checked):
             ValueError: If a file is not as it was written; the error names it.
         """
         folder = Path(folder)
-        kept.check(folder, cls.__name__)
+        artefacts.check(folder, cls.__name__)
         with (
-            kept.reading(folder / INDEX, "the index of a Cache"),
+            artefacts.name_file_in_errors(folder / INDEX, "the index of a Cache"),
             np.load(folder / INDEX, allow_pickle=False) as index,
         ):
             described = json.loads(str(index["parts"]))
@@ -246,7 +246,7 @@ class Cache(Checked):
             return None
         tensors = {}
         for name, kind in self.parts.items():
-            padding = np.full([1, *kind.shape], _padding(name), kind.dtype.as_numpy_dtype)
+            padding = np.full([1, *kind.shape], _padding_value(name), kind.dtype.as_numpy_dtype)
             with tf.init_scope(), tf.device("CPU"):  # not of the graph that reads a batch
                 tensors[name] = tf.constant(np.concatenate([self.items(name), padding]))
         return tensors
@@ -265,19 +265,19 @@ class Cache(Checked):
     def _from_file(self, name: str, edge: int, lists: np.ndarray) -> np.ndarray:
         kind = self.parts[name]
         shape = [len(lists), edge, *kind.shape]
-        values = np.full(shape, _padding(name), kind.dtype.as_numpy_dtype)
+        values = np.full(shape, _padding_value(name), kind.dtype.as_numpy_dtype)
         width = values[0, 0].nbytes
         with (self.folder / name).open("rb", buffering=0) as file:
             for row, number in zip(values, lists, strict=True):
                 items = row[: self.sizes[number] if number >= 0 else 0].data
-                place = int(self._starts[number]) * width
-                if os.preadv(file.fileno(), [items], place) < items.nbytes:
+                offset = int(self._starts[number]) * width
+                if os.preadv(file.fileno(), [items], offset) < items.nbytes:
                     expected = f"{self.folder / name} must not change"
                     raise OSError(received(expected, "it ends early"))
         return values
 
 
-def _padding(part: str) -> float:
+def _padding_value(part: str) -> float:
     return np.nan if part == LABELS else 0
 
 
@@ -293,8 +293,8 @@ def _write(
             if taken := [name for name in inputs if name in _TAKEN or "/" in name]:
                 raise refusal("a part must have another name", taken)
             names = [*inputs, LABELS, WEIGHTS][: len(inputs) + len(others)]
-            given = zip(names, (*inputs.values(), *others), strict=True)
-            values = {name: _array(name, x) for name, x in given}
+            named_values = zip(names, (*inputs.values(), *others), strict=True)
+            values = {name: _array(name, x) for name, x in named_values}
             mask = values.pop("mask")
             kinds = {
                 name: _kind(f"batch {number}: {name!r}", x, mask) for name, x in values.items()
@@ -323,13 +323,13 @@ def _array(name: str, values: Any) -> np.ndarray:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _kind(place: str, values: np.ndarray, mask: np.ndarray) -> tf.TensorSpec:
+def _kind(name: str, values: np.ndarray, mask: np.ndarray) -> tf.TensorSpec:
     """The type and shape of a part of an item."""
     if mask.dtype != bool or mask.ndim != 2 or values.shape[:2] != mask.shape:
-        expected = f"{place} must have the items of a Boolean mask, [batch_size, list_size]"
+        expected = f"{name} must have the items of a Boolean mask, [batch_size, list_size]"
         raise refusal(expected, values.shape, f"mask {mask.dtype} {mask.shape}")
     if values.dtype.kind in "OSU":
-        raise refusal(f"{place} must be numbers", values.dtype)
+        raise refusal(f"{name} must be numbers", values.dtype)
     return tf.TensorSpec(values.shape[2:], values.dtype)
 
 

@@ -53,9 +53,9 @@ def is_space(octets: np.ndarray) -> np.ndarray:
 def _without_exponents(text: bytes) -> bytes:
     """Writes `7.25e-05` as `0.0000725`; keeps everything else."""
     parts, start = [], 0
-    while (place := text.find(b"e", start)) >= 0:
+    while (index := text.find(b"e", start)) >= 0:
         # Few numbers have one, and a search of the whole text takes as long as the rest.
-        match = _EXPONENT.search(text, max(start, place - 20), place + 8)
+        match = _EXPONENT.search(text, max(start, index - 20), index + 8)
         if not match:
             break
         plain = format(decimal.Decimal(match[0].decode()), "f")

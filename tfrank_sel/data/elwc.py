@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tfrank_sel import lazy
 from tfrank_sel.data import writing
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -60,7 +60,7 @@ def serialize(
         >>> parse(tf.constant([written]), spec)["relevance"].numpy().tolist()
         [[1.0, 0.0]]
     """
-    features = spec.checked(features, labels, doc_ids, texts, weights)
+    features = spec.check(features, labels, doc_ids, texts, weights)
     if not spec.num_features:
         raise refusal("an item of ELWC must have at least one float", spec)
     parts: dict[str, Any] = {spec.features: features.tolist()}
@@ -115,6 +115,6 @@ def parse(
         >>> parsed["mask"].numpy().tolist()
         [[True, True], [True, False]]
     """
-    items = dataclasses.replace(spec.named(), context={})
+    items = dataclasses.replace(spec.list_features(), context={})
     parsed = parsing.parse_elwc(serialized, items, list_size=list_size)
     return {name: parsed[name] for name in (*items.items, items.mask)}

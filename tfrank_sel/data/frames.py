@@ -7,7 +7,7 @@ import numpy as np
 
 from tfrank_sel.data.arrays import array, uniform
 from tfrank_sel.data.formats import rows, tables
-from tfrank_sel.data.lists import ItemList, Lists, grouped, strict
+from tfrank_sel.data.lists import ItemList, Lists, group_rows, strict
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.data.table import of_frame, readable
@@ -84,9 +84,9 @@ def _lists(frame: Any, columns: Columns) -> Lists:
     with readable("frame"):
         table = of_frame(frame, array if columns.types else uniform)
         schema = tables.infer({"frame": table.schema}, columns)
-        place = ("frame", np.arange(table.num_rows))
-        items = tables.of_table(place, table, schema)
-    [found] = strict(grouped(rows.checked([items]), schema))
+        origin = ("frame", np.arange(table.num_rows))
+        items = tables.of_table(origin, table, schema)
+    [found] = strict(group_rows(rows.check_rows([items]), schema))
     return found
 
 

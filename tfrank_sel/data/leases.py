@@ -26,7 +26,7 @@ class LeaseError(RuntimeError):
 
 
 @contextlib.contextmanager
-def held(
+def hold(
     folder: str, patience: float = 0.0, *, renewed: float = _RENEWED, expired: float = _EXPIRED
 ) -> Iterator[None]:
     """Holds a folder of a store for this process alone, until the end.
@@ -51,7 +51,7 @@ def held(
     until = time.monotonic() + patience
     while True:
         try:
-            mine = 1 + _ended(folder, expired)
+            mine = 1 + _expired_lease(folder, expired)
             _write(folder, mine, 0, "create")
             break
         except FileExistsError:
@@ -86,13 +86,13 @@ def _latest(folder: str) -> tuple[int, bytes | None]:
         return 0, None
     number = int(files[-1].rpartition("/")[2].removesuffix(".json"))
     try:
-        with stores.reached(files[-1]) as (store, path):
+        with stores.open_filesystem(files[-1]) as (store, path):
             return number, store.cat_file(path)
     except FileNotFoundError:  # it ended between the two
         return number, None
 
 
-def _ended(folder: str, expired: float) -> int:
+def _expired_lease(folder: str, expired: float) -> int:
     """The number of the latest lease, once it is sure that its holder does not live; or else 0."""
     number, content = _latest(folder)
     if content is None:
@@ -107,9 +107,9 @@ def _ended(folder: str, expired: float) -> int:
         time.sleep(min(1.0, expired / 10))
         latest, now = _latest(folder)
         if now is None:
-            return _ended(folder, expired)
+            return _expired_lease(folder, expired)
         if (latest, now) != (number, content):
-            raise _refused(folder, now)
+            raise _held_error(folder, now)
     return number
 
 
@@ -135,7 +135,7 @@ def _lives(process: int) -> bool:
     return True
 
 
-def _refused(folder: str, content: bytes) -> FileExistsError:
+def _held_error(folder: str, content: bytes) -> FileExistsError:
     owner = _owner(content)
     who = f", process {owner['process']} of {owner['host']}" if owner else ""
     return FileExistsError(f"{folder} is held by another process{who}")
@@ -154,8 +154,8 @@ def _write(folder: str, number: int, sign: int, mode: str) -> None:
     # `sign` differs each time, so that a process that waits sees a change, and compares no clocks.
     owner: dict[str, Any] = {"host": socket.gethostname(), "process": os.getpid(), "sign": sign}
     owner["processes"] = _processes()
-    place = _place(folder, number)
-    with stores.reached(place) as (store, path):
+    url = _place(folder, number)
+    with stores.open_filesystem(url) as (store, path):
         try:
             store.pipe_file(path, json.dumps(owner).encode(), mode=mode)
         except FileExistsError as error:
@@ -169,7 +169,7 @@ def _renew(
     sign, is_logged = 0, False
     while not over.wait(renewed):
         sign += 1
-        # A store may be out of reach for less than `expired`; the end of `held` finds a longer gap.
+        # A store may be out of reach for less than `expired`; the end of `hold` finds a longer gap.
         try:
             if _latest(folder)[0] == number:
                 _write(folder, number, sign, "overwrite")

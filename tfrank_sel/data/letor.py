@@ -17,8 +17,8 @@ from tfrank_sel.data import decimals, lines
 from tfrank_sel.data.lists import ItemList, Lists, runs, strict
 from tfrank_sel.data.rejections import InputError, Rejected, rejection
 from tfrank_sel.data.spec import narrow
-from tfrank_sel.locks import created
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
+from tfrank_sel.locks import atomic_path
 
 # Lists are dense arrays: an index beyond this is a typing error, not a feature.
 MAX_FEATURES = 100_000
@@ -88,8 +88,8 @@ def scan(
         query, items = run
         if query in seen:
             reason = "the lines of a query must be adjacent. Received again: "
-            reason += _shown(f"qid:{query}".encode())
-            yield _refused(path, items[0].number, reason, items[0].line)
+            reason += _format_bytes(f"qid:{query}".encode())
+            yield _rejection(path, items[0].number, reason, items[0].line)
             continue
         seen.add(query)
         yield from _parse(path, query, items, num_features)
@@ -151,7 +151,7 @@ def write(path: StrPath, lists: Iterable[ItemList]) -> None:
     """
     path = pathlib.Path(path)
     with (
-        created(path, replaces=True) as aside,
+        atomic_path(path, replaces=True) as aside,
         gzip.open(aside, "wb") if path.suffix == ".gz" else aside.open("wb") as file,
     ):
         seen, width = set[str](), 0
@@ -230,17 +230,17 @@ def _items(path: StrPath, start: int, stop: int | None) -> Iterator[tuple[str, _
         try:
             yield _split(number, line, content, comment)
         except ValueError as error:
-            yield _refused(path, number, str(error), line)
+            yield _rejection(path, number, str(error), line)
 
 
 def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
     try:
-        with lines.opened(path, start, stop) as file:
+        with lines.open_lines(path, start, stop) as file:
             if not start and not file.peek(1):
                 raise rejection(path, f"expected lines of {_LINE}", "an empty file")
             text: Iterator[bytes] = iter(file)
             if path.endswith(".gz"):
-                text = lines.limited(path, gzip.GzipFile(fileobj=file))
+                text = lines.bounded_lines(path, gzip.GzipFile(fileobj=file))
             if not start:
                 first = next(text, b"")
                 lines.check_utf8(path, first)
@@ -255,10 +255,10 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
 def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[str, _Item]:
     label, query, body = (*content.split(None, 2), b"", b"")[:3]
     if not query.startswith(b"qid:") or query == b"qid:":
-        raise refusal(f"expected {_LINE}", _shown(content))
+        raise refusal(f"expected {_LINE}", _format_bytes(content))
     value = _number(label)
     if not 0.0 <= value < _TOO_LARGE:
-        raise refusal("a label must be a finite number of at least 0", _shown(label))
+        raise refusal("a label must be a finite number of at least 0", _format_bytes(label))
     match = _DOC_ID.search(comment)
     doc_id = _identifier(match[1]) if match else None
     return _identifier(query[4:]), _Item(number, line, value, body, doc_id)
@@ -276,15 +276,15 @@ def _parse(
                 rows.append(_row(item.body, num_features))
                 items.append(item)
             except ValueError as error:
-                yield _refused(path, item.number, str(error), item.line)
+                yield _rejection(path, item.number, str(error), item.line)
         if not rows:
             return
         features = np.stack(rows)
     doc_ids = np.array([item.doc_id or "" for item in items], object)
     labels = np.array([item.label for item in items], np.float32)
-    place = str(path), np.array([item.number for item in items])
+    origin = str(path), np.array([item.number for item in items])
     roles = {"item": doc_ids, "label": labels}
-    yield Lists.of(np.array([len(items)]), features, queries=[query], place=place, **roles)
+    yield Lists.of(np.array([len(items)]), features, queries=[query], place=origin, **roles)
 
 
 def _dense(bodies: list[bytes], num_features: int) -> np.ndarray | None:
@@ -347,14 +347,14 @@ def _row(body: bytes, num_features: int) -> np.ndarray:
         name, _, number = word.partition(b":")
         if not name.isdigit() or not 1 <= int(name) <= num_features:
             expected = f"a feature must be `index:value`, its index in 1..{num_features}"
-            raise refusal(expected, _shown(word))
+            raise refusal(expected, _format_bytes(word))
         if int(name) in seen:
             raise refusal("a feature index must occur once", f"{int(name)} again")
         seen.add(int(name))
         with np.errstate(over="ignore"):
             row[int(name) - 1] = _number(number)
         if not np.isfinite(row[int(name) - 1]):
-            raise refusal("a feature must be a finite number", _shown(word))
+            raise refusal("a feature must be a finite number", _format_bytes(word))
     return row
 
 
@@ -366,7 +366,7 @@ def _number(word: bytes) -> float:
         return math.nan
 
 
-def _refused(path: StrPath, number: int, reason: str, line: bytes) -> Rejected:
+def _rejection(path: StrPath, number: int, reason: str, line: bytes) -> Rejected:
     text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
     return Rejected(str(path), "line", number, reason, text)
 
@@ -376,9 +376,9 @@ def _identifier(octets: bytes) -> str:
     try:
         return octets.decode()
     except UnicodeDecodeError as error:
-        raise refusal("an identifier must be UTF-8", _shown(octets)) from error
+        raise refusal("an identifier must be UTF-8", _format_bytes(octets)) from error
 
 
-def _shown(octets: bytes) -> str:
+def _format_bytes(octets: bytes) -> str:
     words = octets.decode(errors="backslashreplace").strip()
     return repr(words if len(words) <= 60 else words[:57] + "...")

@@ -42,7 +42,7 @@ def cuts(path: str) -> list[int]:
 
 
 @contextlib.contextmanager
-def opened(
+def open_lines(
     path: str, start: int = 0, stop: int | None = None, *, headed: bool = False
 ) -> Iterator[io.BufferedReader]:
     """Opens the lines that begin in a range of bytes; from a store, only these are fetched.
@@ -56,7 +56,7 @@ def opened(
     Raises:
         OSError: If the file cannot be read.
     """
-    with stores.opened(path) as file:
+    with stores.open_file(path) as file:
         spans = [(_line(file, start), None if stop is None else _line(file, stop))]
         if headed and start:
             spans.insert(0, (0, _line(file, 1)))
@@ -73,16 +73,16 @@ def before(
         starts: The offsets, increasing.
         is_counted: Returns whether a line counts.
     """
-    counts, count, place = list[int](), 0, 0
-    with opened(path, 0, starts[-1]) as file:
+    counts, count, offset = list[int](), 0, 0
+    with open_lines(path, 0, starts[-1]) as file:
         for line in file:
-            while starts[len(counts)] <= place:
+            while starts[len(counts)] <= offset:
                 counts.append(count)
-            count, place = count + is_counted(line), place + len(line)
+            count, offset = count + is_counted(line), offset + len(line)
     return counts + [count] * (len(starts) - len(counts))
 
 
-def limited(path: str, file: io.BufferedIOBase) -> Iterator[bytes]:
+def bounded_lines(path: str, file: io.BufferedIOBase) -> Iterator[bytes]:
     """Reads the lines of a decompressed file, whose size nothing else bounds.
 
     Raises:

@@ -13,8 +13,8 @@ from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.data.table import Table, concatenated
-from tfrank_sel.refusals import refusal
+from tfrank_sel.data.table import Table, concatenate
+from tfrank_sel.errors import refusal
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -102,20 +102,20 @@ class Lists:
         return cls(table, sizes, queries)
 
     @classmethod
-    def grouped(cls, parts: Sequence[Table], schema: Schema | None = None) -> "Lists":
+    def group(cls, parts: Sequence[Table], schema: Schema | None = None) -> "Lists":
         """Groups rows by query, in the order of the first rows.
 
         Args:
             parts: Tables with the role `query`.
             schema: Types of the features: those of the query have its value in the first row.
         """
-        table = concatenated(parts)
+        table = concatenate(parts)
         sizes, order = groups(table["query"].tolist())
         return cls.of_rows(table if _is_sorted(order) else table.take(order), sizes, schema)
 
     @classmethod
     def of_rows(cls, table: Table, sizes: np.ndarray, schema: Schema | None = None) -> "Lists":
-        """Makes lists of rows that are in order, as `grouped`."""
+        """Makes lists of rows that are in order, as `group_rows`."""
         starts = np.cumsum(sizes) - sizes
         context = {name: values[starts].tolist() for name, values in table.context.items()}
         queries = table.roles.get("query")
@@ -238,9 +238,9 @@ class Lists:
             places = np.arange(max(sizes[end - 1], 2))
             mask = places < sizes[begin:end, np.newaxis]
             rows = (starts[begin:end, np.newaxis] + places)[mask]
-            inputs = {"features": padded(self.features[rows], mask, 0.0)}
+            inputs = {"features": pad(self.features[rows], mask, 0.0)}
             if self.texts is not None:
-                inputs["texts"] = padded(self.texts[rows], mask, "")
+                inputs["texts"] = pad(self.texts[rows], mask, "")
             tensors = {name: tf.constant(x) for name, x in inputs.items()}
             yield rows, {**tensors, "mask": tf.constant(mask)}, mask
             begin = end
@@ -249,14 +249,14 @@ class Lists:
         """Returns `batches` of inputs, labels and, if there are any, weights, to train on."""
         roles = [self.table[x] for x in ("label", "weight") if x in self.table.roles]
 
-        def made() -> Iterator[tuple[Any, ...]]:
+        def elements() -> Iterator[tuple[Any, ...]]:
             for rows, inputs, mask in self.batches():
-                yield inputs, *(padded(x[rows], mask, 0.0) for x in roles)
+                yield inputs, *(pad(x[rows], mask, 0.0) for x in roles)
 
         kinds = tf.nest.map_structure(
-            lambda x: tf.TensorSpec([None, None, *x.shape[2:]], x.dtype), next(made())
+            lambda x: tf.TensorSpec([None, None, *x.shape[2:]], x.dtype), next(elements())
         )
-        return tf.data.Dataset.from_generator(made, output_signature=kinds)
+        return tf.data.Dataset.from_generator(elements, output_signature=kinds)
 
 
 def _is_sorted(order: np.ndarray) -> bool:
@@ -274,7 +274,7 @@ def _of_first(table: Table, first: np.ndarray, schema: Schema) -> Table:
     return dataclasses.replace(table, **shared) if shared else table
 
 
-def padded(values: np.ndarray, mask: np.ndarray, fill: Any) -> np.ndarray:
+def pad(values: np.ndarray, mask: np.ndarray, fill: Any) -> np.ndarray:
     """Returns values of items as `[batch_size, list_size, ...]`, with `fill` at padding."""
     filled = np.full([*mask.shape, *values.shape[1:]], fill, values.dtype)
     filled[mask] = values
@@ -318,7 +318,7 @@ def adjacent(
         if isinstance(run, Rejected):
             yield run
         else:
-            table = concatenated(run[1])
+            table = concatenate(run[1])
             sizes = np.diff(_starts(table), append=len(table))
             yield from Lists.of_rows(table, sizes, schema).pieces(1)
 
@@ -345,7 +345,7 @@ def _pieces(chunks: Iterable[Table | Rejected]) -> Iterator[tuple[Any, Table] | 
             yield table["query"][row], table.take(slice(row, None))
 
 
-def grouped(chunks: Iterable[Table | Rejected], schema: Schema) -> Iterator[Lists | Rejected]:
+def group_rows(chunks: Iterable[Table | Rejected], schema: Schema) -> Iterator[Lists | Rejected]:
     """Makes lists from rows in any order, all in memory, in the order of their first rows."""
     tables = list[Table]()
     for table in chunks:
@@ -354,7 +354,7 @@ def grouped(chunks: Iterable[Table | Rejected], schema: Schema) -> Iterator[List
         else:
             tables.append(table)
     if tables:
-        yield Lists.grouped(tables, schema)
+        yield Lists.group(tables, schema)
 
 
 def groups(keys: Iterable[Hashable]) -> tuple[np.ndarray, np.ndarray]:
@@ -377,7 +377,7 @@ def groups(keys: Iterable[Hashable]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def runs(
-    own: Iterable[tuple[Any, Piece] | Rejected],
+    units: Iterable[tuple[Any, Piece] | Rejected],
     rest: Iterable[tuple[Any, Piece] | Rejected] = (),
     *,
     is_first: bool = True,
@@ -388,7 +388,7 @@ def runs(
     first run, and continues to the end of the run that contains the first piece after the part.
 
     Args:
-        own: Queries and pieces of a part, and rejected units.
+        units: Queries and pieces of a part, and rejected units.
         rest: Queries and pieces after the part, of which a few are read.
         is_first: Whether this is the first part of the file, which skips nothing.
 
@@ -404,7 +404,7 @@ def runs(
     """
     query, is_mine = None, is_first
     kept: list[Piece] = []
-    for unit in own:
+    for unit in units:
         if isinstance(unit, Rejected):
             yield unit
             continue

@@ -23,7 +23,7 @@ from tfrank_sel.compilation import unconverted
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec, narrow
 from tfrank_sel.data.writing import field, head
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 
 # A float32 takes 4 bytes.
 _FLOAT = 4
@@ -65,7 +65,7 @@ def serialize(
         >>> parse(tf.constant([written]), spec)["relevance"].numpy().tolist()
         [[1.0, 0.0]]
     """
-    features = spec.checked(features, labels, doc_ids, texts, weights)
+    features = spec.check(features, labels, doc_ids, texts, weights)
     lists = {spec.features: [features.tobytes()]}
     if labels is not None:
         lists[spec.label] = [narrow(spec.label, labels).tobytes()]
@@ -118,8 +118,8 @@ def parse(
     features = _floats(octets, spec.num_features, list_size)
     mask = tf.sequence_mask(sizes, list_size)
     octets, doc_ids = parsed[spec.label], parsed[spec.doc_id]
-    label_bytes = _checked(spec.label, tf.strings.length(octets), _FLOAT * sizes, "bytes")
-    ids = _checked(spec.doc_id, doc_ids.row_lengths(), sizes, "values")
+    label_bytes = _check_counts(spec.label, tf.strings.length(octets), _FLOAT * sizes, "bytes")
+    ids = _check_counts(spec.doc_id, doc_ids.row_lengths(), sizes, "values")
     list_size = tf.shape(mask)[1]
     labels = _floats(octets, 1, list_size)[:, :, 0]
     is_label = tf.sequence_mask(label_bytes // _FLOAT, list_size)
@@ -134,8 +134,10 @@ def parse(
         batch[spec.texts] = _texts(parsed[spec.texts], spec, sizes, list_size)
     if spec.weight is not None:
         octets = parsed[spec.weight]
-        given = _checked(spec.weight, tf.strings.length(octets), _FLOAT * sizes, "bytes")
-        weights = tf.where(given[:, tf.newaxis] > 0, _floats(octets, 1, list_size)[:, :, 0], 1.0)
+        num_bytes = _check_counts(spec.weight, tf.strings.length(octets), _FLOAT * sizes, "bytes")
+        weights = tf.where(
+            num_bytes[:, tf.newaxis] > 0, _floats(octets, 1, list_size)[:, :, 0], 1.0
+        )
         batch[spec.weight] = tf.where(mask, weights, 0.0)
     return batch
 
@@ -163,21 +165,21 @@ def items(serialized: tf.Tensor, spec: FeatureSpec) -> Lists:
     parsed = tf.io.parse_example(serialized, _kinds(spec))
     octets, labels, texts = (parsed.get(x) for x in (spec.features, spec.label, spec.texts))
     sizes = _sizes(parsed, spec)
-    given = _checked(spec.label, tf.strings.length(labels), _FLOAT * sizes, "bytes")
+    num_bytes = _check_counts(spec.label, tf.strings.length(labels), _FLOAT * sizes, "bytes")
     sizes, count = sizes.numpy(), int(tf.reduce_sum(sizes))
-    of_lists = _joined(labels)
+    of_lists = _join_floats(labels)
     if len(of_lists) < count:
         of_lists = np.full(count, np.nan, np.float32)
-        of_lists[np.repeat(given.numpy() > 0, sizes)] = _joined(labels)
+        of_lists[np.repeat(num_bytes.numpy() > 0, sizes)] = _join_floats(labels)
     of_texts = np.zeros([count, 0], np.object_)
     if spec.num_texts:
         _check_texts(texts.row_lengths(), spec, sizes)
         of_texts = texts.flat_values.numpy().reshape(count, spec.num_texts)
-    features = _joined(octets).reshape(count, spec.num_features)
+    features = _join_floats(octets).reshape(count, spec.num_features)
     return Lists.of(sizes, features, of_texts, label=of_lists)
 
 
-def _joined(octets: tf.Tensor) -> np.ndarray:
+def _join_floats(octets: tf.Tensor) -> np.ndarray:
     return np.frombuffer(b"".join(octets.numpy().tolist()), "<f4")
 
 
@@ -304,7 +306,7 @@ def _check_texts(counts: tf.Tensor, spec: FeatureSpec, sizes: tf.Tensor) -> tf.O
     )
 
 
-def _checked(name: str, counts: tf.Tensor, expected: tf.Tensor, unit: str) -> tf.Tensor:
+def _check_counts(name: str, counts: tf.Tensor, expected: tf.Tensor, unit: str) -> tf.Tensor:
     """The counts, if each list has the expected number or none."""
     message = f"`{name}` must have as many {unit} as the items of the list, {unit} or none."
     holds = tf.reduce_all((counts == expected) | (counts == 0))

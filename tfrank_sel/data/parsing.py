@@ -20,7 +20,7 @@ from google.protobuf import descriptor_pb2
 
 from tfrank_sel.data import writing
 from tfrank_sel.data.spec import ListFeatures
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 IntLike: TypeAlias = int | tf.Tensor | None
 
@@ -201,7 +201,7 @@ def parse_sequence_example(
         by_item = tf.gather(_by_item(values, sizes), order)
         feature = features.items[name]
         if isinstance(feature, tf.io.FixedLenFeature):
-            items[name] = _fixed(name, by_item, feature)
+            items[name] = _fixed_size(name, by_item, feature)
         else:
             is_sparse = isinstance(feature, tf.io.VarLenFeature)
             items[name] = by_item.to_sparse() if is_sparse else by_item
@@ -292,7 +292,7 @@ def _by_item(values: tf.RaggedTensor, sizes: tf.Tensor) -> tf.RaggedTensor:
     )
 
 
-def _fixed(name: str, values: tf.RaggedTensor, feature: Any) -> tf.Tensor:
+def _fixed_size(name: str, values: tf.RaggedTensor, feature: Any) -> tf.Tensor:
     """Values `[items, (length)]` as `[items, *shape]`, with the default if missing."""
     shape, lengths = tf.TensorShape(feature.shape).as_list(), values.row_lengths()
     count = math.prod(shape)
@@ -474,8 +474,8 @@ def _starts(item: tf.Tensor, header: bytes, before: list[bytes]) -> tuple[tf.Ten
     last = tf.strings.length(item) - len(end) - _FLOAT + 1
     bytes_of_item = tf.io.decode_raw(item, tf.uint8)
     is_end = tf.fill([last], True)
-    for place, byte in enumerate(end):
-        is_end &= bytes_of_item[place : place + last] == byte
+    for offset, byte in enumerate(end):
+        is_end &= bytes_of_item[offset : offset + last] == byte
     starts = tf.cast(tf.where(is_end)[:, 0], tf.int32) + len(end)
     begins = tf.concat([[len(header)], starts + _FLOAT], axis=0)[:-1]
     between = tf.strings.substr(tf.fill(tf.shape(starts), item), begins, starts - begins)

@@ -3,14 +3,14 @@
 import dataclasses
 import warnings
 
-from tfrank_sel import kept
-from tfrank_sel.refusals import received
+from tfrank_sel import artefacts
+from tfrank_sel.errors import received
 
 
 class InputError(ValueError):
     """Invalid input: the message names the place, the rule and the received value.
 
-    URLs in it are without secrets: see `tfrank_sel.kept.address`.
+    URLs in it are without secrets: see `tfrank_sel.artefacts.address`.
 
     Args:
         place: Place of the error: a file, or `file:line`.
@@ -27,9 +27,9 @@ class InputError(ValueError):
     def __init__(self, place: str, reason: str, *more: str) -> None:
         # Reasons of other libraries may have several lines.
         reason = " ".join(reason.splitlines())
-        shown = kept.text_with_addresses
+        shown = artefacts.text_with_addresses
         if shown(place) != place:
-            place, reason = shown(kept.address(place)), shown(reason)
+            place, reason = shown(artefacts.address(place)), shown(reason)
             more = tuple(map(shown, more))
         super().__init__(place, reason, *more)
         self.place, self.reason, self.more = place, reason, more

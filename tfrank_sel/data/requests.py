@@ -11,12 +11,12 @@ import numpy as np
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import arrays, arrow_types, formats
 from tfrank_sel.data.formats import rows, tables
-from tfrank_sel.data.lists import ItemList, grouped, strict
+from tfrank_sel.data.lists import ItemList, group_rows, strict
 from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.table import check, of_frame
+from tfrank_sel.errors import question, refusal
 from tfrank_sel.features import Feature, FeatureTypes
-from tfrank_sel.refusals import question, refusal
 
 # A training table has this column, too; no feature has such a name.
 _QUERY = "\0query"
@@ -201,6 +201,6 @@ def _list(table: dict[str, Any], size: int, features: FeatureTypes, doc_id: str)
     schema = Schema(features, columns=Columns(_QUERY, None, doc_id, features))
     whole = arrow_types.arrow().table({**table, _QUERY: ["request"] * size})
     items = tables.of_table(("request", np.arange(size)), whole, schema)
-    [found] = strict(grouped(rows.checked([items], "item"), schema))
+    [found] = strict(group_rows(rows.check_rows([items], "item"), schema))
     [item_list] = found
     return item_list

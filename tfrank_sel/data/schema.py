@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.arguments import Checked, StrPath
+from tfrank_sel.errors import refusal
 from tfrank_sel.features import Category, FeatureTypes, Hash, Set, check, of_config, spans
-from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.data.spec import FeatureSpec
@@ -130,7 +130,7 @@ class Columns(Checked):
         return tuple(name for role, name in self._roles() if role != "feature")
 
     @property
-    def required(self) -> tuple[str, ...]:
+    def required_names(self) -> tuple[str, ...]:
         """The required columns of a table, with a `doc_id` only if it is not the default."""
         is_optional = self.doc_id == Columns.doc_id
         return tuple(name for role, name in self._roles() if role != "doc_id" or not is_optional)
@@ -171,7 +171,7 @@ class Schema(Checked):
         return self.features if self.columns.types else None
 
     @property
-    def served(self) -> FeatureTypes:
+    def request_features(self) -> FeatureTypes:
         """The features of a request: `types`, or all numbers as one vector."""
         return self.types or self.spec.types
 
@@ -215,7 +215,7 @@ class Schema(Checked):
     def write(self, path: StrPath) -> None:
         """Writes the features and the context to a JSON file."""
         features = {name: feature.config() for name, feature in self.features.items()}
-        kept.write_json(path, {"features": features, "context": dict(self.context)})
+        artefacts.write_json(path, {"features": features, "context": dict(self.context)})
 
     @classmethod
     def read(cls, path: StrPath, columns: Columns | None = None) -> Self:
@@ -229,7 +229,7 @@ class Schema(Checked):
             OSError: If the file cannot be read.
             ValueError: If it is not as it was written; the error names it.
         """
-        with kept.reading(path, "a Schema that `write` wrote"):
-            written = kept.read_json(path)
+        with artefacts.name_file_in_errors(path, "a Schema that `write` wrote"):
+            written = artefacts.read_json(path)
             features = {name: of_config(config) for name, config in written["features"].items()}
             return cls(features, written["context"], columns or Columns())

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfrank_sel.data import arrays, formats
 from tfrank_sel.data.rejections import rejection
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -78,10 +78,10 @@ class Sequences:
         """
         table = formats.table(paths, {"user": user, "item": item, "time": time}, format=format)
         if not len(table):
-            place = os.fspath(paths) if isinstance(paths, str | os.PathLike) else "table"
-            raise rejection(place, "expected interactions", "no rows")
-        user_ids, users = arrays.encoded(table["user"])
-        item_ids, items = arrays.encoded(table["item"])
+            source = os.fspath(paths) if isinstance(paths, str | os.PathLike) else "table"
+            raise rejection(source, "expected interactions", "no rows")
+        user_ids, users = arrays.encode(table["user"])
+        item_ids, items = arrays.encode(table["item"])
         # The sort is stable: equal times keep the order of the table.
         order = np.lexsort((table["time"], users))
         items = (items[order] + 1).astype(np.int32)

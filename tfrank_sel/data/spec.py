@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import REFUSE, Vector
-from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class FeatureSpec(Configurable):
         """
         return {self.features: Vector(size=self.num_features, missing=REFUSE, within_list=True)}
 
-    def checked(
+    def check(
         self,
         features: Any,
         labels: npt.ArrayLike | None = None,
@@ -113,8 +113,8 @@ class FeatureSpec(Configurable):
             raise refusal(f"`features` must have shape {shape}", features.shape)
         size = len(features)
         for name, values in (("labels", labels), ("doc_ids", doc_ids)):
-            if values is not None and (given := np.shape(values)) != (size,):
-                got = given[0] if len(given) == 1 else f"shape {given}"
+            if values is not None and (received_shape := np.shape(values)) != (size,):
+                got = received_shape[0] if len(received_shape) == 1 else f"shape {received_shape}"
                 raise refusal(f"`{name}` must have length {size}", got)
         of_texts = (size, self.num_texts)
         if (self.num_texts or texts is not None) and np.shape(texts) != of_texts:
@@ -124,7 +124,7 @@ class FeatureSpec(Configurable):
             raise refusal(expected, np.shape(weights), self)
         return features
 
-    def named(self) -> "ListFeatures":
+    def list_features(self) -> "ListFeatures":
         """Returns the parts as named features, as in an `ExampleListWithContext`.
 
         Example:
@@ -164,9 +164,9 @@ def narrow(name: str, values: Any) -> np.ndarray:
     with np.errstate(over="ignore"):
         array = np.asarray(values, "<f4")
     if array is not values and (is_infinite := np.isinf(array)).any():
-        given = np.asarray(values, np.float64)[is_infinite]
-        if np.isfinite(given).any():
-            raise refusal(f"{name!r} must be within float32", given[np.isfinite(given)][0])
+        infinite = np.asarray(values, np.float64)[is_infinite]
+        if np.isfinite(infinite).any():
+            raise refusal(f"{name!r} must be within float32", infinite[np.isfinite(infinite)][0])
     return array
 
 
@@ -245,10 +245,10 @@ def input_name(name: str) -> str:
         ('price', 'unitU_20price')
     """
 
-    def escaped(match: re.Match[bytes]) -> bytes:
+    def escape(match: re.Match[bytes]) -> bytes:
         return b"U_%02X" % match[0][0]
 
-    identifier = _NO_IDENTIFIER.sub(escaped, name.encode()).decode()
+    identifier = _NO_IDENTIFIER.sub(escape, name.encode()).decode()
     if identifier in _RESERVED:
         return f"U_{ord(name[0]):02X}{identifier[1:]}"
     return identifier

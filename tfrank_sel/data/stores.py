@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data.rejections import InputError, rejection
-from tfrank_sel.locks import created
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
+from tfrank_sel.locks import atomic_path
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk that is full
 _MARK = b"\xef\xbb\xbf"  # of a text in UTF-8, which some editors write
@@ -80,7 +80,7 @@ def filesystem(url: str) -> tuple[Any, str]:
 
 
 @contextlib.contextmanager
-def reached(url: str) -> Iterator[tuple[Any, str]]:
+def open_filesystem(url: str) -> Iterator[tuple[Any, str]]:
     """Gives the file system of a URL and the path in it, and names the store in its errors.
 
     Raises:
@@ -92,7 +92,7 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
     except (InputError, FileExistsError):
         raise
     except FileNotFoundError as error:
-        name = kept.address(url)
+        name = artefacts.address(url)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
     except PermissionError as error:
         raise rejection(url, "the store must grant access", error) from error
@@ -113,7 +113,7 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
 
 
 @contextlib.contextmanager
-def opened(path: StrPath, mode: str = "rb") -> Iterator[IO[Any]]:
+def open_file(path: StrPath, mode: str = "rb") -> Iterator[IO[Any]]:
     """Opens a file; from a store, only the bytes that are read are downloaded.
 
     Args:
@@ -133,7 +133,7 @@ def opened(path: StrPath, mode: str = "rb") -> Iterator[IO[Any]]:
             yield file
         return
     url = os.fspath(path)
-    with reached(url) as (store, inside):
+    with open_filesystem(url) as (store, inside):
         file = store.open(inside, mode, block_size=_AHEAD if "r" in mode else None)
         try:
             yield file
@@ -165,7 +165,7 @@ def is_dir(path: StrPath) -> bool:
 def _kind(url: StrPath) -> str:
     """What a store has at a URL: a file, a directory or nothing; its client hides other errors."""
     try:
-        with reached(os.fspath(url)) as (store, inside):
+        with open_filesystem(os.fspath(url)) as (store, inside):
             return str(store.info(inside)["type"])
     except FileNotFoundError:
         return "nothing"
@@ -175,7 +175,7 @@ def size(path: StrPath) -> int:
     """Returns the bytes of a file."""
     if not is_remote(path):
         return os.path.getsize(path)
-    with reached(os.fspath(path)) as (store, inside):
+    with open_filesystem(os.fspath(path)) as (store, inside):
         return int(store.size(inside))
 
 
@@ -187,7 +187,7 @@ def state(path: StrPath) -> tuple[int, str]:
     if not is_remote(path):
         status = os.stat(path)
         return status.st_size, str(status.st_mtime_ns)
-    with reached(os.fspath(path)) as (store, inside):
+    with open_filesystem(os.fspath(path)) as (store, inside):
         return _state(store, store.info(inside))
 
 
@@ -195,7 +195,7 @@ def states(folder: StrPath) -> dict[str, tuple[int, str]]:
     """Returns the `state` of each file in a folder and the folders in it, by path or URL."""
     if not is_remote(folder):
         return {path: state(path) for path in find(folder)}
-    with reached(os.fspath(folder)) as (store, inside):
+    with open_filesystem(os.fspath(folder)) as (store, inside):
         entries = store.find(inside, detail=True)
         return {_url(folder, store, path): _state(store, x) for path, x in entries.items()}
 
@@ -210,7 +210,7 @@ def glob(pattern: StrPath) -> list[str]:
     pattern = os.fspath(pattern)
     if not is_remote(pattern):
         return sorted(local_glob.glob(pattern))
-    with reached(pattern) as (store, inside):
+    with open_filesystem(pattern) as (store, inside):
         return sorted(_url(pattern, store, path) for path in store.glob(inside))
 
 
@@ -253,7 +253,7 @@ def find(folder: StrPath, *, marks: bool = False) -> list[str]:
     """
     if not is_remote(folder):
         return sorted(str(path) for path in Path(folder).rglob("*") if path.is_file())
-    with reached(os.fspath(folder)) as (store, inside):
+    with open_filesystem(os.fspath(folder)) as (store, inside):
         found = (path for path in store.find(inside) if marks or not path.endswith("/"))
         return sorted(_url(folder, store, path) for path in found)
 
@@ -269,16 +269,19 @@ def remove(path: StrPath) -> None:
     if not is_remote(path):
         Path(path).unlink(missing_ok=True)
         return
-    with reached(os.fspath(path)) as (store, inside), contextlib.suppress(FileNotFoundError):
+    with (
+        open_filesystem(os.fspath(path)) as (store, inside),
+        contextlib.suppress(FileNotFoundError),
+    ):
         store.rm_file(inside)
 
 
-def copy(path: StrPath, place: StrPath) -> None:
+def copy(path: StrPath, target: StrPath) -> None:
     """Copies a file, as a link if the disk supports it.
 
     Args:
         path: Path or URL of the file.
-        place: Where the copy is to be, in a folder that is there, or in a store; a file there is
+        target: Where the copy is to be, in a folder that is there, or in a store; a file there is
             replaced.
 
     Raises:
@@ -286,28 +289,28 @@ def copy(path: StrPath, place: StrPath) -> None:
         OSError: If there is no such file, or no room for it.
         InputError: If a store cannot be reached or refuses.
     """
-    is_local = not is_remote(path) and not is_remote(place)
-    folder, name = Path(place).parent, Path(place).name
-    if os.fspath(path) == os.fspath(place) or (
+    is_local = not is_remote(path) and not is_remote(target)
+    folder, name = Path(target).parent, Path(target).name
+    if os.fspath(path) == os.fspath(target) or (
         is_local and os.path.realpath(path) == os.path.join(os.path.realpath(folder), name)
     ):
-        raise refusal("a copy must have another place", os.fspath(place))
-    if not is_remote(place):
+        raise refusal("a copy must have another place", os.fspath(target))
+    if not is_remote(target):
         # What is there may be a link, whose file must not change, and stays if the copy fails.
         with scratch(folder) as aside:
             copied = os.path.join(aside, "copy")
             try:
                 os.link(os.path.realpath(path), copied)
             except OSError:  # of a URL, or a disk without such links
-                with opened(path) as file, open(copied, "wb") as whole:
+                with open_file(path) as file, open(copied, "wb") as whole:
                     shutil.copyfileobj(file, whole, 1 << 20)
             os.replace(copied, folder / name)
         return
-    if _scheme(path) == _scheme(place):
-        with reached(os.fspath(path)) as (store, inside):
-            store.cp_file(inside, filesystem(os.fspath(place))[1])
+    if _scheme(path) == _scheme(target):
+        with open_filesystem(os.fspath(path)) as (store, inside):
+            store.cp_file(inside, filesystem(os.fspath(target))[1])
         return
-    with opened(path) as file, opened(place, "wb") as sent:
+    with open_file(path) as file, open_file(target, "wb") as sent:
         shutil.copyfileobj(file, sent, 1 << 20)
 
 
@@ -342,7 +345,7 @@ def read_text(path: StrPath) -> str:
         OSError: If it cannot be read.
         InputError: If the store cannot be reached or refuses.
     """
-    with opened(path) as file:
+    with open_file(path) as file:
         content: bytes = file.read()
     if content.startswith(_MARK):
         reason = "expected no byte order mark (BOM)"
@@ -350,14 +353,14 @@ def read_text(path: StrPath) -> str:
     return str(content, "utf-8")
 
 
-def digests(folder: StrPath) -> kept.Digests:
+def digests(folder: StrPath) -> artefacts.Digests:
     """Returns the size and the digest of each file in a folder, which are read for it."""
     if not is_remote(folder):
-        return kept.digests(Path(folder))
+        return artefacts.digests(Path(folder))
     by_name = {}
     for url in find(folder):
-        with opened(url) as file:
-            hashed = kept.digest(file)
+        with open_file(url) as file:
+            hashed = artefacts.digest(file)
             by_name[url.removeprefix(join(folder, ""))] = (file.tell(), hashed)
     return by_name
 
@@ -376,10 +379,10 @@ def difference(folder: StrPath, original: StrPath) -> str | None:
     """
     copied, wanted = digests(folder), digests(original)
     changed = [name for name, entry in wanted.items() if copied.get(name) != entry]
-    if not changed and is_file(place := join(folder, kept.DIGESTS)):
-        changed = [kept.DIGESTS]
+    if not changed and is_file(listing := join(folder, artefacts.DIGESTS)):
+        changed = [artefacts.DIGESTS]
         with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
-            changed *= kept.listed(json.loads(read_text(place))) != wanted
+            changed *= artefacts.parse_digests(json.loads(read_text(listing))) != wanted
     return join(folder, changed[0]) if changed else None
 
 
@@ -417,7 +420,7 @@ def send(folder: StrPath, url: str, last: str, but: Iterable[str] = ()) -> None:
     """
     drop(url, last, but)
     names = [os.path.relpath(path, folder) for path in find(folder)]
-    with reached(url) as (store, inside):
+    with open_filesystem(url) as (store, inside):
         for part in ([name for name in names if name != last], [last]):
             from_here = [os.path.join(folder, name) for name in part]
             store.put(from_here, [join(inside, Path(name).as_posix()) for name in part])
@@ -444,13 +447,13 @@ def near(path: StrPath) -> str:
     if not is_remote(path):
         return os.fspath(path)
     url = os.fspath(path)
-    place = _place("files", url, state(url))
-    if not place.exists():
-        with _aside(place) as copy, reached(url) as (store, inside):
+    target = _place("files", url, state(url))
+    if not target.exists():
+        with _aside(target) as copy, open_filesystem(url) as (store, inside):
             # Workers fetch one file at once: each its own copy, of which the last one stays.
             store.get_file(inside, copy)
-            os.replace(copy, place)
-    return str(place)
+            os.replace(copy, target)
+    return str(target)
 
 
 def _place(kind: str, url: str, state: object) -> Path:
@@ -460,13 +463,13 @@ def _place(kind: str, url: str, state: object) -> Path:
 
 
 @contextlib.contextmanager
-def _aside(place: Path) -> Iterator[str]:
-    """Gives a path to copy to before `place`; at the end, removes copies of earlier states."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as aside:
-        yield os.path.join(aside, place.name)
-    for earlier in place.parent.parent.iterdir():
-        if earlier != place.parent:
+def _aside(target: Path) -> Iterator[str]:
+    """Gives a path to copy to before `target`; at the end, removes copies of earlier states."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as aside:
+        yield os.path.join(aside, target.name)
+    for earlier in target.parent.parent.iterdir():
+        if earlier != target.parent:
             shutil.rmtree(earlier, ignore_errors=True)
 
 
@@ -487,20 +490,20 @@ def near_folder(path: StrPath) -> str:
         return os.fspath(path)
     url = os.fspath(path).rstrip("/")
     listing = states(url)
-    place = _place("folders", url, sorted(listing.items()))
-    if not place.exists():
-        with _aside(place) as copy:
+    target = _place("folders", url, sorted(listing.items()))
+    if not target.exists():
+        with _aside(target) as copy:
             _fetch_whole(url, listing, copy)
             try:
-                os.rename(copy, place)
+                os.rename(copy, target)
             except OSError:
-                if not place.exists():  # nor has another process made it
+                if not target.exists():  # nor has another process made it
                     raise
-    return str(place)
+    return str(target)
 
 
 @contextlib.contextmanager
-def copied(path: StrPath) -> Iterator[str]:
+def local_copy(path: StrPath) -> Iterator[str]:
     """Gives a folder on this machine: for one in a store, a copy that is removed at the end.
 
     Unlike a copy of `near_folder`, no other process has it.
@@ -536,20 +539,20 @@ def _fetch_whole(url: str, listing: Mapping[str, tuple[int, str]], folder: str) 
 def fetch(url: str, names: Sequence[str], folder: StrPath) -> None:
     """Copies files of a folder of a store, by their names in it, to a folder on this machine."""
     try:
-        places = [kept.inside(folder, name) for name in names]
+        places = [artefacts.inside(folder, name) for name in names]
     except ValueError as error:
         raise InputError(url, f"{error}") from error
     for parent in {place.parent for place in places}:
         parent.mkdir(parents=True, exist_ok=True)
-    with reached(url) as (store, inside):
+    with open_filesystem(url) as (store, inside):
         store.get([join(inside, name) for name in names], [*map(str, places)])
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Writes a text file atomically to a path or URL; creates its folder if needed."""
     if is_remote(path):
-        with opened(path, "wb") as file:
+        with open_file(path, "wb") as file:
             file.write(text.encode())
         return
-    with created(Path(path), replaces=True) as written:
+    with atomic_path(Path(path), replaces=True) as written:
         written.write_text(text, encoding="utf-8")

@@ -7,7 +7,7 @@ import numpy as np
 
 from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.lists import ItemList
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 # Shares of the grades 0 to 4, about those of a web search set.
 _GRADE_SHARES = (0.52, 0.26, 0.14, 0.06, 0.02)

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from tfrank_sel.data import arrays
 from tfrank_sel.data.arrow_types import accepts, arrow, is_binary, is_number, is_text
 from tfrank_sel.data.rejections import InputError, Rejected, rejection
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import Category, Feature, Number, Timestamp
-from tfrank_sel.refusals import received, refusal
 
 TEXT = "UTF-8 text, or a number without rounding"
 _SHOWN = 60  # maximum characters of a value in a message
@@ -134,20 +134,20 @@ class Table:
             self.left_out,
         )
 
-    def rejected(self, row: int, reason: str, unit: str = "row") -> Rejected:
+    def reject(self, row: int, reason: str, unit: str = "row") -> Rejected:
         """Returns a row, by its index, as a rejected one."""
         files, numbers = self.place
         file = files if isinstance(files, str) else files[row]
         return Rejected(file, unit, int(numbers[row]), reason)
 
-    def typed(self) -> Any:
+    def restore_types(self) -> Any:
         """Returns `columns` with texts as values of their `kinds`, if these have the same texts.
 
         A number may have another text, 1.5 for `1.50`. But texts stay if one of them names
         something else, or is beyond 64 bits: `007`, `1e5`.
         """
         names = self.columns.column_names
-        columns = {name: _typed(self.columns[name], self.kinds[name]) for name in names}
+        columns = {name: _restore_type(self.columns[name], self.kinds[name]) for name in names}
         return arrow().table(columns)
 
 
@@ -172,7 +172,7 @@ def read(
         InputError: At a column that cannot have its role, or at a bad row.
     """
     pa = arrow()
-    asked, given = roles, set[str]()
+    asked, named = roles, set[str]()
     wanted = {roles[role]: (x.column, x.feature) for role, x in ROLES.items() if role in roles}
     for chunk in chunks:
         if isinstance(chunk, Rejected):
@@ -183,11 +183,11 @@ def read(
         if optional and not table.num_rows:
             continue
         roles = {x: y for x, y in asked.items() if x not in optional or _has_values(table, y)}
-        if given and (lacking := given ^ {*roles}):
+        if named and (lacking := named ^ {*roles}):
             name = asked[min(lacking)]
             reason = f"expected a column {name!r} in all rows, or in none"
             raise Rejected(path, "row", int(places[0]), reason).error()
-        given |= {*roles}
+        named |= {*roles}
         with readable(path):
             values = {role: ROLES[role].convert(table[name]) for role, name in roles.items()}
         bad = _faults(table, values, roles)
@@ -228,15 +228,15 @@ def alike(
         if (values := part["time"]).dtype.kind != "M":
             times = arrays.instants(values)
             bad = np.flatnonzero(np.isnat(times)).tolist()
-            reasons = [received(expected, shown(values[row].item())) for row in bad]
-            reject([part.rejected(*x) for x in zip(bad, reasons, strict=True)], rejected)
+            reasons = [received(expected, format_value(values[row].item())) for row in bad]
+            reject([part.reject(*x) for x in zip(bad, reasons, strict=True)], rejected)
             part = dataclasses.replace(part, roles={**part.roles, "time": times})
             part = part.take(np.delete(np.arange(len(part)), bad))
         found.append(part)
     return found
 
 
-def concatenated(parts: Sequence[Table]) -> Table:
+def concatenate(parts: Sequence[Table]) -> Table:
     """Returns the rows of tables with the same roles as one table, without its `columns`."""
     if len(parts) == 1:
         return parts[0]
@@ -244,7 +244,7 @@ def concatenated(parts: Sequence[Table]) -> Table:
 
     def whole(values: Iterable[Any]) -> Any:
         each = list(values)
-        return None if each[0] is None else arrays.concatenated(each)
+        return None if each[0] is None else arrays.concatenate(each)
 
     files: Any = first.place[0]
     if any(part.place[0] is not files for part in parts):
@@ -302,7 +302,7 @@ def _faults(
             with np.errstate(invalid="ignore"):
                 is_bad = ~(np.isfinite(of_rows) & accepts(of_rows))
         for row in np.flatnonzero(is_bad).tolist():
-            value = shown(table[roles[role]][row].as_py())
+            value = format_value(table[roles[role]][row].as_py())
             faults.setdefault(row, received(f"{roles[role]!r} must be {rule}", value))
     return faults
 
@@ -312,15 +312,15 @@ def is_invalid(text: str) -> bool:
     return text.startswith(arrays.INVALID)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Returns a value as messages show it."""
-    if isinstance(value, bytes) and not is_invalid(text := arrays.decoded(value)):
+    if isinstance(value, bytes) and not is_invalid(text := arrays.decode(value)):
         value = text
     text = "nothing" if value is None else repr(value).replace(repr(arrays.INVALID)[1:-1], "")
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def identifier(place: str, name: str, value: Any) -> str:
+def identifier(where: str, name: str, value: Any) -> str:
     """Returns one value as the text of an identifier, as in columns.
 
     Raises:
@@ -328,7 +328,7 @@ def identifier(place: str, name: str, value: Any) -> str:
     """
     text = arrays.text(value)
     if not text or is_invalid(text):
-        raise rejection(place, f"{name!r} must be {TEXT}", shown(value))
+        raise rejection(where, f"{name!r} must be {TEXT}", format_value(value))
     return text
 
 
@@ -355,14 +355,14 @@ def of_frame(
     if hasattr(source, "to_arrow"):
         source = source.to_arrow()
     if isinstance(source, pa.Table | pa.RecordBatch):
-        there = source.schema.names
-        kept = [i for i, name in enumerate(there) if names is None or name in names]
-        return source if len(kept) == len(there) else source.select(kept)
+        present = source.schema.names
+        kept = [i for i, name in enumerate(present) if names is None or name in names]
+        return source if len(kept) == len(present) else source.select(kept)
     if hasattr(source, "columns") and not isinstance(source, Mapping):
-        there = [str(name) for name in source.columns]
-        kept = [i for i, name in enumerate(there) if names is None or name in names]
-        frame = source if len(kept) == len(there) else source.iloc[:, kept]
-        pairs = [(there[i], frame.iloc[:, n]) for n, i in enumerate(kept)]
+        present = [str(name) for name in source.columns]
+        kept = [i for i, name in enumerate(present) if names is None or name in names]
+        frame = source if len(kept) == len(present) else source.iloc[:, kept]
+        pairs = [(present[i], frame.iloc[:, n]) for n, i in enumerate(kept)]
         if len(dict(pairs)) == len(pairs):
             with contextlib.suppress(pa.ArrowInvalid, TypeError, OverflowError, UnicodeError):
                 table = pa.Table.from_pandas(frame, preserve_index=False)
@@ -378,16 +378,16 @@ def of_frame(
     else:
         expected = "expected a frame, an Arrow table, a mapping of columns or a list of dicts"
         raise TypeError(received(expected, type(source).__name__))
-    columns, given = [column(x) for _, x in pairs], [name for name, _ in pairs]
+    columns, pair_names = [column(x) for _, x in pairs], [name for name, _ in pairs]
     if len({*map(len, columns)}) > 1:
         raise refusal(
-            "columns must be of one length", dict(zip(given, map(len, columns), strict=True))
+            "columns must be of one length", dict(zip(pair_names, map(len, columns), strict=True))
         )
-    return pa.table(columns, given)
+    return pa.table(columns, pair_names)
 
 
 @contextlib.contextmanager
-def readable(place: str, what: str = "a readable table") -> Iterator[None]:
+def readable(path: str, what: str = "a readable table") -> Iterator[None]:
     """Converts errors of files, of texts and of Arrow to an `InputError` of one line."""
     try:
         yield
@@ -399,36 +399,36 @@ def readable(place: str, what: str = "a readable table") -> Iterator[None]:
         arrow().ArrowException,
     ) as error:
         reason = received(f"expected {what}", error).replace("\n", " ")
-        raise InputError(place, reason) from error
+        raise InputError(path, reason) from error
 
 
-def check(place: str, names: Sequence[str], required: Iterable[str]) -> None:
+def check(path: str, names: Sequence[str], required: Iterable[str]) -> None:
     """Raises an `InputError` if a table lacks a column, or has two of its name."""
-    there = set(names)
+    present = set(names)
     for name in required:
-        if name not in there:
-            raise rejection(place, f"expected a column {name!r}", list(names))
-        if len(there) < len(names) and (count := list(names).count(name)) > 1:
+        if name not in present:
+            raise rejection(path, f"expected a column {name!r}", list(names))
+        if len(present) < len(names) and (count := list(names).count(name)) > 1:
             expected = f"expected one column {name!r}; rename the others"
-            raise rejection(place, expected, f"{count} columns of this name")
+            raise rejection(path, expected, f"{count} columns of this name")
 
 
-def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]]) -> None:
+def check_types(path: str, schema: Any, roles: Mapping[str, tuple[str, Feature]]) -> None:
     """Raises an `InputError` if a column cannot hold a feature.
 
     Args:
-        place: Name of the table in errors.
+        path: Name of the table in errors.
         schema: Its Arrow schema.
         roles: What each column must be, in words and as a feature, by name.
     """
     names = schema.names
-    there = [name for name in roles if name in set(names)]
-    check(place, names, there)
-    for name in there:
+    present = [name for name in roles if name in set(names)]
+    check(path, names, present)
+    for name in present:
         (role, feature), kind = roles[name], schema.field(name).type
         if not accepts(kind, feature):
             expected = f"expected a column {name!r} that can be {role}"
-            raise rejection(place, expected, kind)
+            raise rejection(path, expected, kind)
 
 
 def tell_partners(
@@ -456,13 +456,13 @@ def tell_partners(
         warnings.warn(f"{of} are not among {others}, and are left out", stacklevel=3)
 
 
-def _typed(column: Any, kind: Any) -> Any:
-    """Texts as values of a type, if these have the same texts: see `Table.typed`."""
+def _restore_type(column: Any, kind: Any) -> Any:
+    """Texts as values of a type, if these have the same texts: see `Table.restore_types`."""
     pa = arrow()
     if not is_text(column.type):
         return column
     if is_number(kind):
-        return numbered(arrays.plain(column))
+        return parse_numbers(arrays.plain(column))
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     if not is_time and not pa.types.is_boolean(kind):
         return column
@@ -475,7 +475,7 @@ def _typed(column: Any, kind: Any) -> Any:
     return values if np.array_equal(arrays.strings(values), texts) else column
 
 
-def numbered(texts: Any) -> Any:
+def parse_numbers(texts: Any) -> Any:
     """Returns texts as numbers; as they are if one of them names something else: `007`, `1e5`.
 
     Whole numbers are integers, up to 64 bits, of which none is rounded; further ones are texts.
@@ -486,11 +486,11 @@ def numbered(texts: Any) -> Any:
     if np.isinf(values).any() or pa.compute.any(matches(texts, _NAME)).as_py():
         return texts
     is_nothing = np.isnan(values)
-    there = pa.array(~is_nothing)
-    are_whole = pa.compute.all(matches(texts.filter(there), r"^\s*[+-]?[0-9]+\s*$")).as_py()
+    is_present = pa.array(~is_nothing)
+    are_whole = pa.compute.all(matches(texts.filter(is_present), r"^\s*[+-]?[0-9]+\s*$")).as_py()
     if not are_whole:
         return pa.array(values, mask=is_nothing)
-    words = pa.compute.utf8_trim_whitespace(pa.compute.if_else(there, texts, None))
+    words = pa.compute.utf8_trim_whitespace(pa.compute.if_else(is_present, texts, None))
     words = pa.compute.utf8_ltrim(words, "+")
     for kind in (pa.int64(), pa.uint64()):
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, TypeVar
 
 from tfrank_sel.data import arrays
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
 
 T = TypeVar("T", int, float)
 
@@ -66,7 +66,7 @@ def _read(
     """
     records: dict[str, dict[str, T]] = {}
     count, line = len(form.split()), 0
-    with opened(path) as file:
+    with open_text(path) as file:
         for line, text in enumerate(file, start=1):
             fields = text.split()
             if len(fields) != count or text[0] == "#":
@@ -90,7 +90,7 @@ def _read(
 
 
 @contextlib.contextmanager
-def opened(path: str | pathlib.Path) -> Iterator[IO[str]]:
+def open_text(path: str | pathlib.Path) -> Iterator[IO[str]]:
     """Opens a text file, plain or `.gz`; what cannot be read is a `FileError`."""
     try:
         kind = gzip.open if str(path).endswith(".gz") else open

@@ -60,7 +60,7 @@ def list_features(features: FeatureTypes, doc_id: str | None = None) -> ListFeat
 
 
 def structure(features: FeatureTypes) -> "dict[str, tf.TensorSpec]":
-    """Returns the shape and type of each feature of a batch, as `padded` gives it: of the query
+    """Returns the shape and type of each feature of a batch, as `pad_sets` gives it: of the query
     `[batch_size, ...]`, of items `[batch_size, list_size, ...]`; and its `input_name`."""
     specs, names = {}, input_names(features)
     for name, feature in features.items():
@@ -71,7 +71,7 @@ def structure(features: FeatureTypes) -> "dict[str, tf.TensorSpec]":
     return specs
 
 
-def padded(parsed: Mapping[str, Any], features: FeatureTypes) -> "dict[str, tf.Tensor]":
+def pad_sets(parsed: Mapping[str, Any], features: FeatureTypes) -> "dict[str, tf.Tensor]":
     """Returns features parsed by `list_features`, with padded sets.
 
     Args:
@@ -121,7 +121,7 @@ def matrices(values: "Mapping[str, tf.Tensor]", features: FeatureTypes) -> "dict
         if isinstance(feature, Timestamp):
             parts = tf.concat([value // DAY, value % DAY], axis=-1)
             value = tf.where(means_missing(value), float("nan"), tf.cast(parts, tf.float32))
-        numbers.append(_checked(name, feature, value))
+        numbers.append(_check_finite(name, feature, value))
         may_be_missing += [feature.may_be_missing] * len(feature.numbers(name))
     nothing = tf.zeros(tf.concat([tf.shape(values[item])[:2], [0]], axis=0))
     matrix = tf.concat(numbers or [nothing], axis=-1)
@@ -131,7 +131,9 @@ def matrices(values: "Mapping[str, tf.Tensor]", features: FeatureTypes) -> "dict
     return {**batch, "texts": tf.concat(texts, axis=-1)} if texts else batch
 
 
-def named(batch: "Mapping[str, tf.Tensor]", features: FeatureTypes) -> "dict[str, tf.Tensor]":
+def split_matrices(
+    batch: "Mapping[str, tf.Tensor]", features: FeatureTypes
+) -> "dict[str, tf.Tensor]":
     """Returns a batch of `matrices` as named features; the inverse of `matrices`.
 
     Args:
@@ -223,7 +225,7 @@ def _kind(feature: Feature) -> Any:
     return tf.io.FixedLenFeature(shape, kind, [missing] * shape[0] if shape else missing)
 
 
-def _checked(name: str, feature: Feature, value: "tf.Tensor") -> "tf.Tensor":
+def _check_finite(name: str, feature: Feature, value: "tf.Tensor") -> "tf.Tensor":
     if not feature.may_be_missing:
         return tf.debugging.check_numerics(value, f"`{name}` must be finite")
     # NaN is a missing value

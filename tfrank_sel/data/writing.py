@@ -13,7 +13,7 @@ import numpy as np
 
 from tfrank_sel import lazy
 from tfrank_sel.data.spec import ListFeatures, narrow
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -152,16 +152,18 @@ def _examples(
         )
         raise ValueError(f"{expected}. Received numbers of items: {sizes}")
     size = next(iter(sizes.values()))
-    context = {name: _checked(name, values.get(name), f) for name, f in features.context.items()}
+    context = {
+        name: _flat_values(name, values.get(name), f) for name, f in features.context.items()
+    }
     columns = {name: values.get(name, [None] * size) for name in features.items}
     items = [
-        {name: _checked(name, columns[name][i], f) for name, f in features.items.items()}
+        {name: _flat_values(name, columns[name][i], f) for name, f in features.items.items()}
         for i in range(size)
     ]
     return context, items
 
 
-def _checked(name: str, value: Any, feature: Any) -> list[Any]:
+def _flat_values(name: str, value: Any, feature: Any) -> list[Any]:
     """The values in nested sequences, in order, of the type of the feature."""
     is_own = getattr(feature, "value_key", None) in (None, name)
     if getattr(feature, "partitions", ()) or not is_own:

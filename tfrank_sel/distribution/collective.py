@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.distribution.groups import ALL, Array, Cluster, Group, Indices
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 
 class CollectiveGroup(Group):
@@ -69,7 +69,7 @@ class CollectiveGroup(Group):
         summed = self._sum(tf.constant(values.astype(kind)), next(self._instances))
         return summed.numpy().astype(values.dtype)
 
-    def gathered(self, rows: Array, needed: Indices = ALL) -> Array:
+    def gather_rows(self, rows: Array, needed: Indices = ALL) -> Array:
         counts = self._each(np.array([len(rows)]))[:, 0]
         ends = np.cumsum(counts)
         indices = np.arange(ends[-1])[needed]

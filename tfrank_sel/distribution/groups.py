@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 if TYPE_CHECKING:
     import keras
@@ -46,7 +46,7 @@ class Group(Checked, abc.ABC):
         """
 
     @abc.abstractmethod
-    def gathered(self, rows: Array, needed: Indices = ALL) -> Array:
+    def gather_rows(self, rows: Array, needed: Indices = ALL) -> Array:
         """Returns rows of all processes in their order, at the given increasing indices."""
 
     @abc.abstractmethod
@@ -98,7 +98,7 @@ class SingleProcess(Group):
     def total(self, values: Array) -> Array:
         return values
 
-    def gathered(self, rows: Array, needed: Indices = ALL) -> Array:
+    def gather_rows(self, rows: Array, needed: Indices = ALL) -> Array:
         return rows[needed]
 
     def pieces(self, rows: Array) -> Iterator[tuple[int, list[Array]]]:

@@ -1,7 +1,7 @@
 """A ranker with the conventions of scikit-learn: needs the extra `sklearn`."""
 
 from tfrank_sel import lazy
-from tfrank_sel.refusals import check_installed
+from tfrank_sel.errors import check_installed
 
 _NEEDED = ("scipy", "sklearn")
 check_installed("`tfrank_sel.Ranker`", "sklearn", _NEEDED)

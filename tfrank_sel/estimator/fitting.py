@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfrank_sel import metrics, models
 from tfrank_sel.arguments import Count, OpenShare
-from tfrank_sel.data.lists import Lists, padded
+from tfrank_sel.data.lists import Lists, pad
 from tfrank_sel.features import FeatureTypes
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.training import fitting
@@ -56,13 +56,17 @@ def train(
         batches = ((inputs,) for _, inputs, _ in learned.batches())
         preparation = models.Preparation.of(batches, features)
     measured = held_out and held_out.dataset()
-    hooks = Hooks(on_model=_told(), verbose=settings.verbose) if settings.verbose else Hooks()
+    hooks = (
+        Hooks(on_model=_progress_printer(), verbose=settings.verbose)
+        if settings.verbose
+        else Hooks()
+    )
     with tempfile.TemporaryDirectory() as folder:
         lists = PreparedLists(learned.dataset(), measured, settings, Path(folder))
         return fitting.train(candidate, preparation, lists, hooks)
 
 
-def _told() -> Callable[[fitting.MemberFit], None]:
+def _progress_printer() -> Callable[[fitting.MemberFit], None]:
     """A function that prints how the training of each model went, and its time."""
     began = time.perf_counter()
 
@@ -119,6 +123,6 @@ class GraphScorer:
         """Returns the NDCG@10 of each list with labels, in the order of `Lists.batches`."""
         scores, values = self.scores(lists), []
         for rows, _, mask in lists.batches():
-            labels = padded(lists.labels[rows], mask, np.nan)
-            values.append(self._evaluate(labels, padded(scores[rows], mask, 0.0))["ndcg"].values)
+            labels = pad(lists.labels[rows], mask, np.nan)
+            values.append(self._evaluate(labels, pad(scores[rows], mask, 0.0))["ndcg"].values)
         return np.concatenate(values)

@@ -12,9 +12,9 @@ from tfrank_sel.data.formats import tables
 from tfrank_sel.data.lists import Lists, groups
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Columns, Schema
-from tfrank_sel.data.table import Table, check, is_invalid, of_frame, readable, shown
+from tfrank_sel.data.table import Table, check, format_value, is_invalid, of_frame, readable
+from tfrank_sel.errors import refusal
 from tfrank_sel.features import Feature, FeatureTypes
-from tfrank_sel.refusals import refusal
 
 
 def groups_of(rows: int, qid: Any, group: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -43,8 +43,8 @@ def groups_of(rows: int, qid: Any, group: Any) -> tuple[np.ndarray, np.ndarray]:
         with readable("qid", "identifiers"):
             texts = strings(array(names)).tolist()
         if bad := [x for x in {*texts} if not x or is_invalid(x)]:
-            given = shown(bad[0]) if bad[0] else "a missing value"
-            raise refusal("`qid` must name the query of each row", given)
+            received_value = format_value(bad[0]) if bad[0] else "a missing value"
+            raise refusal("`qid` must name the query of each row", received_value)
         return groups(texts)
     sizes = np.array([rows]) if group is None else column_or_1d(np.asarray(group))
     if sizes.dtype.kind not in "iu" or (sizes < 1).any() or sizes.sum() != rows:

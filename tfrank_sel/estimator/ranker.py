@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.estimator import fitting
 from tfrank_sel.estimator.fitting import GraphScorer
 from tfrank_sel.estimator.lists import (
@@ -30,7 +31,6 @@ from tfrank_sel.estimator.lists import (
 from tfrank_sel.export import export
 from tfrank_sel.features import FeatureTypes, spans
 from tfrank_sel.metrics.importance import importances
-from tfrank_sel.refusals import received, refusal
 from tfrank_sel.training import has_lightgbm, trees
 from tfrank_sel.training.candidates import (
     EFFORTS,
@@ -38,7 +38,7 @@ from tfrank_sel.training.candidates import (
     Trees,
     check_names,
     default_losses,
-    numbered,
+    unique_names,
 )
 
 MYPY = False  # mypy takes it for True; see `keras_versions`
@@ -218,7 +218,7 @@ class Ranker(BaseEstimator):
             self._longest = 0
             learned = self._lists(X, y, qid, group, sample_weight)
             self._longest = int(learned.sizes.max())
-            held_out = self._evaluated(eval_set, eval_qid, eval_group)
+            held_out = self._held_out_lists(eval_set, eval_qid, eval_group)
             if held_out is None:
                 learned, held_out = learned.split(settings.validation_fraction, seed)
             check_comparable(learned)
@@ -362,7 +362,7 @@ class Ranker(BaseEstimator):
             copied = [
                 x if isinstance(x, str) else type(x).from_config(x.get_config()) for x in chosen
             ]
-            for loss, name in zip(copied, numbered(map(trees.name_of, copied)), strict=True):
+            for loss, name in zip(copied, unique_names(map(trees.name_of, copied)), strict=True):
                 if not isinstance(loss, str):
                     loss.name = name
             return copied
@@ -405,7 +405,7 @@ class Ranker(BaseEstimator):
             weight=weights_of(sample_weight, lists.sizes, order),
         )
 
-    def _evaluated(self, eval_set: Any, eval_qid: Any, eval_group: Any) -> Lists | None:
+    def _held_out_lists(self, eval_set: Any, eval_qid: Any, eval_group: Any) -> Lists | None:
         """The lists that a user holds out."""
         lengths = [None if x is None else len(x) for x in (eval_set, eval_qid, eval_group)]
         if lengths == [None, None, None]:

@@ -65,7 +65,7 @@ class ModelInputs:
     given: ListFeatures | None = None
 
     @functools.cached_property
-    def stored(self) -> ListFeatures:
+    def example_features(self) -> ListFeatures:
         """The features of an example."""
         return self.given or typed.list_features(self.types)
 
@@ -108,20 +108,24 @@ class ModelInputs:
     def parse(self, examples: "tf.Tensor") -> Request:
         """Reads serialized `ExampleListWithContext`, `[batch_size]`."""
         identifier = tf.io.FixedLenFeature([], tf.string, "")
-        items = {self.doc_id: identifier, **self.stored.items}
-        parsed = parsing.parse_elwc(examples, dataclasses.replace(self.stored, items=items))
-        return Request(self._values(parsed), parsed[self.stored.mask], parsed[self.doc_id])
+        items = {self.doc_id: identifier, **self.example_features.items}
+        parsed = parsing.parse_elwc(
+            examples, dataclasses.replace(self.example_features, items=items)
+        )
+        return Request(
+            self._values(parsed), parsed[self.example_features.mask], parsed[self.doc_id]
+        )
 
     def parse_items(self, examples: "tf.Tensor") -> Values:
         """Reads serialized `tf.train.Example`, `[num_items]`, each as a list of one item."""
-        return self._values(parsing.parse_example(examples, self.stored))
+        return self._values(parsing.parse_example(examples, self.example_features))
 
     def _values(self, parsed: Mapping[str, Any]) -> Values:
-        return {name: parsed[name] for name in self.names} | typed.padded(parsed, self.types)
+        return {name: parsed[name] for name in self.names} | typed.pad_sets(parsed, self.types)
 
     def structure(self) -> "dict[str, tf.TensorSpec] | None":
         """Returns the `tf.TensorSpec` of each input of a dense request; None if there is none."""
-        kinds = {**self.stored.items, **self.stored.context}
+        kinds = {**self.example_features.items, **self.example_features.context}
         fixed = {x: kind for x, kind in kinds.items() if isinstance(kind, tf.io.FixedLenFeature)}
         specs = {name: tf.TensorSpec(self._shape(name), kind.dtype) for name, kind in fixed.items()}
         specs |= typed.structure(self.types)
@@ -134,7 +138,7 @@ class ModelInputs:
 
     def size(self, values: Values) -> "tf.Tensor":
         """Returns `[batch_size, list_size]` of dense values."""
-        return tf.shape(values[next(iter(self.stored.items))])[:2]
+        return tf.shape(values[next(iter(self.example_features.items))])[:2]
 
     def check(self, values: Values) -> Values:
         """Returns the values as a model gets them by name; the graph raises an error for wrong
@@ -143,32 +147,32 @@ class ModelInputs:
         if self.types and self.packed is None:
             return typed.matrices(values, self.types)
         return {
-            name: _checked(name, value, self._shape(name))
+            name: _check_shape(name, value, self._shape(name))
             if isinstance(value, tf.Tensor)
             else value
             for name, value in values.items()
         }
 
     @property
-    def explained(self) -> tuple[Sequence[str], Mapping[str, Any]]:
+    def explained_features(self) -> tuple[Sequence[str], Mapping[str, Any]]:
         """Names of the features that scores are explained by, those of items or the columns of the
         only one, and the number of each dense input that is one, or of its columns.
         """
         if self.packed is not None:
             columns = range(self.packed.num_features)
             return [str(i + 1) for i in columns], {self.packed.features: columns}
-        names = [*self.stored.items]
+        names = [*self.example_features.items]
         return names, {name: number for number, name in enumerate(names)}
 
     def _shape(self, name: str) -> list[int | None]:
         """The shape of a batch of a `tf.io.FixedLenFeature`."""
-        kind = self.stored.items.get(name)
+        kind = self.example_features.items.get(name)
         lists: list[int | None] = [None] if kind is None else [None, None]
-        kind = kind or self.stored.context[name]
+        kind = kind or self.example_features.context[name]
         return lists + tf.TensorShape(kind.shape).as_list()
 
 
-def _checked(name: str, value: "tf.Tensor", shape: Sequence[int | None]) -> "tf.Tensor":
+def _check_shape(name: str, value: "tf.Tensor", shape: Sequence[int | None]) -> "tf.Tensor":
     # A server does not check the shape of a request against the signature, so the graph does.
     value = tf.ensure_shape(value, shape)
     if value.dtype.is_floating:

@@ -10,11 +10,11 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import StrPath
+from tfrank_sel.errors import refusal
 from tfrank_sel.export import saved_model
-from tfrank_sel.locks import created
+from tfrank_sel.locks import atomic_path
 from tfrank_sel.models.sequences import SequenceEncoder
 from tfrank_sel.ops import catalogue
-from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     # This import loads Numba, so it waits for its use.
@@ -135,10 +135,10 @@ def factorization(
 
 
 def _different(name: str, ids: Iterable[Any], count: int) -> list[str]:
-    given = list(ids)
-    if others := [x for x in given if not isinstance(x, str | numbers.Integral)]:
+    values = list(ids)
+    if others := [x for x in values if not isinstance(x, str | numbers.Integral)]:
         raise refusal(f"`{name}` must be texts, or integers", f"such as {others[0]!r}")
-    texts = [str(x) for x in given]
+    texts = [str(x) for x in values]
     different = len({*texts} - {""})
     if not different == len(texts) == count:
         raise refusal(
@@ -172,10 +172,10 @@ def _write(
     metadata: Mapping[str, Any],
 ) -> None:
     taken = [tf.TensorSpec(shape, tf.string, name=name)]
-    checked = saved_model.checked(serve, taken)
+    checked = saved_model.check_shapes(serve, taken)
     served = tf.function(checked, taken, autograph=False).get_concrete_function()
     root.captured = served.variables
-    with created(Path(path)) as written:
+    with atomic_path(Path(path)) as written:
         tf.saved_model.save(root, str(written), signatures={"serving_default": served})
         saved_model.check_servable(written)
         features = {name: {"dtype": "string", "shape": shape[1:]}}

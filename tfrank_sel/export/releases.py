@@ -21,12 +21,12 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.rejections import InputError, rejection
-from tfrank_sel.locks import created, flush, held
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
+from tfrank_sel.locks import atomic_path, flush, hold
 
 GRAPH = "saved_model.pb"
 CONFIGURATION = "models.config"
@@ -81,20 +81,20 @@ def publish(
         raise FileNotFoundError(message)
     here = Path(stores.near_folder(saved_model))
     # Digests of a damaged copy would make it whole for every reader.
-    kept.check(here, KIND)
-    digests = kept.text(kept.digests(here), KIND)
+    artefacts.check(here, KIND)
+    digests = artefacts.text(artefacts.digests(here), KIND)
     if stores.is_remote(base):
         url = stores.join(base, str(version))
         with _alone(base):
             _check_new(base, version)
-            stores.write_text(stores.join(url, kept.DIGESTS), digests)
-            stores.send(here, url, last=GRAPH, but=[kept.DIGESTS])
+            stores.write_text(stores.join(url, artefacts.DIGESTS), digests)
+            stores.send(here, url, last=GRAPH, but=[artefacts.DIGESTS])
         return url
     _check_new(base, version)
     published = Path(base, str(version))
-    with created(published) as copy:
+    with atomic_path(published) as copy:
         _copy(here, copy)
-        (copy / kept.DIGESTS).write_text(digests, encoding="utf-8")
+        (copy / artefacts.DIGESTS).write_text(digests, encoding="utf-8")
     return published
 
 
@@ -222,8 +222,8 @@ def _folders(base: StrPath, before: str = "") -> Mapping[int, Path | str]:
         folders = {name: stores.join(base, name) for name in names}
         folders = {x: y for x, y in folders.items() if stores.join(y, GRAPH) in files}
     else:
-        there = Path(base).iterdir() if Path(base).is_dir() else ()
-        folders = {child.name: child for child in there if child.is_dir()}
+        children = Path(base).iterdir() if Path(base).is_dir() else ()
+        folders = {child.name: child for child in children if child.is_dir()}
     numbers = {name.removeprefix(before): name for name in folders if name.startswith(before)}
     return {int(x): folders[name] for x, name in numbers.items() if _is_version(x)}
 
@@ -235,7 +235,7 @@ def _is_version(name: str) -> bool:
 def _alone(folder: StrPath) -> contextlib.AbstractContextManager[None]:
     """Locks a store for this process; on disk, a rename is enough."""
     is_remote = stores.is_remote(folder)
-    return leases.held(os.fspath(folder)) if is_remote else contextlib.nullcontext()
+    return leases.hold(os.fspath(folder)) if is_remote else contextlib.nullcontext()
 
 
 def check_name(name: str) -> None:
@@ -285,7 +285,7 @@ class Releases:
         """Folder or URL of the versions of the model."""
         return stores.join(self.root, self.model_name)
 
-    def served(self) -> str | None:
+    def served_folder(self) -> str | None:
         """Returns the version that a server uses by default.
 
         Returns:
@@ -323,27 +323,27 @@ class Releases:
             labels, current = _own(entry), _current(entry, folders)
             if canary and (current == published or current not in folders):
                 reason = "a canary requires another version that is served"
-                raise self._refused(reason, self.served())
+                raise self._error(reason, self.served_folder())
             is_new = published is None or published not in (current, labels.get(CANARY))
             if is_new and (entry.version_labels or entry.model_version_policy.HasField("specific")):
                 if not canary:
                     reason = "a new version must be a canary first, since the served ones are named"
-                    raise self._refused(reason, f"labels {dict(entry.version_labels)}")
+                    raise self._error(reason, f"labels {dict(entry.version_labels)}")
                 if CANARY in labels:
                     reason = "the canary must be promoted or rolled back first"
-                    raise self._refused(reason, f"labels {labels}")
+                    raise self._error(reason, f"labels {labels}")
             if published is None:
-                place = str(publish(saved_model, self.base, version))
+                folder = str(publish(saved_model, self.base, version))
             else:
-                place = str(folders[published])
-            new = int(Path(place).name)
+                folder = str(folders[published])
+            new = int(Path(folder).name)
             if canary:
                 labels = {STABLE: current, CANARY: new}
             elif labels.get(CANARY) == new:
                 labels = {STABLE: new, PREVIOUS: self._stable(labels)}
             # After the version itself: servers refuse a label of a version that is not there.
             self._tell(entry, labels, {*folders, new})
-        return place
+        return folder
 
     def promote(self) -> int:
         """Makes the canary the stable version. The stable version becomes `previous`, still served.
@@ -365,7 +365,7 @@ class Releases:
             elif not labels and current in folders:
                 labels = {STABLE: current}
             else:
-                raise self._refused("expected a canary to promote", f"labels {labels}")
+                raise self._error("expected a canary to promote", f"labels {labels}")
             self._tell(entry, labels, {*folders})
         return labels[STABLE]
 
@@ -383,26 +383,26 @@ class Releases:
         """
         with self._alone():
             entry, folders = self._state()
-            labels, there, latest = _own(entry), {*folders}, max(folders, default=-1)
+            labels, versions, latest = _own(entry), {*folders}, max(folders, default=-1)
             pinned = entry.model_version_policy.specific.versions
             if labels:
                 version = labels.get(STABLE if CANARY in labels else PREVIOUS)
                 if version is None:
                     reason = "expected a canary or a previous version to roll back"
-                    raise self._refused(reason, f"labels {labels}")
+                    raise self._error(reason, f"labels {labels}")
                 labels = {STABLE: version}
             elif latest in entry.version_labels.values():
                 reason = f"version {latest} must have no label to be rolled back"
-                raise self._refused(reason, f"labels {dict(entry.version_labels)}")
-            elif len(there) < 2 or not pinned:
+                raise self._error(reason, f"labels {dict(entry.version_labels)}")
+            elif len(versions) < 2 or not pinned:
                 return roll_back(self.base)
             elif latest not in pinned:
                 reason = f"version {latest}, the latest, must be served to be rolled back"
-                raise self._refused(reason, f"versions {[*pinned]} of {CONFIGURATION}")
+                raise self._error(reason, f"versions {[*pinned]} of {CONFIGURATION}")
             else:
-                there.remove(latest)
-            self._tell(entry, labels, there)
-        return _current(entry, there)
+                versions.remove(latest)
+            self._tell(entry, labels, versions)
+        return _current(entry, versions)
 
     def remove_old(self, keep: int) -> list[int]:
         """Removes all versions except the latest ones and those that `models.config` names.
@@ -429,19 +429,19 @@ class Releases:
         is_remote = stores.is_remote(self.root)
         root, lock = Path(self.root), f".{CONFIGURATION}.lock"
         try:
-            with leases.held(self.root, _PATIENCE) if is_remote else held(root, lock, _PATIENCE):
+            with leases.hold(self.root, _PATIENCE) if is_remote else hold(root, lock, _PATIENCE):
                 yield
         except InputError:
             raise
         except (FileExistsError, ValueError) as error:
             raise InputError(self.base, f"{error}") from error
 
-    def _refused(self, reason: str, state: object) -> InputError:
+    def _error(self, reason: str, state: object) -> InputError:
         return rejection(self.base, reason, state)
 
     def _stable(self, labels: Mapping[str, int]) -> int:
         if STABLE not in labels:
-            raise self._refused("a version must be labelled `stable`", f"labels {dict(labels)}")
+            raise self._error("a version must be labelled `stable`", f"labels {dict(labels)}")
         return labels[STABLE]
 
     def _state(self) -> tuple[Any, Mapping[int, Path | str]]:
@@ -456,16 +456,16 @@ class Releases:
                 del entry.version_labels[label]
         return entry, folders
 
-    def _tell(self, entry: Any, labels: dict[str, int], there: set[int]) -> None:
+    def _tell(self, entry: Any, labels: dict[str, int], versions: set[int]) -> None:
         """Writes the entry with labels to `models.config`; without labels, its policy stays."""
-        if labels and self._stable(labels) not in there:
+        if labels and self._stable(labels) not in versions:
             reason = f"version {labels[STABLE]} must be there to become stable"
-            raise self._refused(reason, f"versions {sorted(there)}")
+            raise self._error(reason, f"versions {sorted(versions)}")
         before = _own(entry)
         for label in before:
             del entry.version_labels[label]
-        entry.version_labels.update({x: y for x, y in labels.items() if y in there})
-        _serve(entry, {*before.values()}, there)
+        entry.version_labels.update({x: y for x, y in labels.items() if y in versions})
+        _serve(entry, {*before.values()}, versions)
         # Servers read the file in another working folder, and have other paths in a container.
         base = self.base if stores.is_remote(self.base) else os.path.abspath(self.base)
         # but where a folder was copied with the file, which names the original
@@ -485,7 +485,7 @@ class Releases:
         stores.write_text(stores.join(self.root, CONFIGURATION), text)
         if gone:
             reason = "labels of versions that are not there were removed"
-            warnings.warn(f"{self._refused(reason, sorted(gone))}", stacklevel=3)
+            warnings.warn(f"{self._error(reason, sorted(gone))}", stacklevel=3)
 
     def _read(self) -> tuple[Any, str]:
         """The message and the text of `models.config`, both empty if there is none."""
@@ -517,26 +517,26 @@ def _own(entry: Any) -> dict[str, int]:
     return {x: y for x, y in entry.version_labels.items() if x in _OWN}
 
 
-def _current(entry: Any, there: Collection[int]) -> int:
+def _current(entry: Any, versions: Collection[int]) -> int:
     """The version that a server uses by default; it may not be there, and is -1 if none is."""
-    pinned = {*there} & {*entry.model_version_policy.specific.versions}
-    return int(entry.version_labels.get(STABLE, max(pinned or there, default=-1)))
+    pinned = {*versions} & {*entry.model_version_policy.specific.versions}
+    return int(entry.version_labels.get(STABLE, max(pinned or versions, default=-1)))
 
 
-def _serve(entry: Any, before: set[int], there: set[int]) -> None:
+def _serve(entry: Any, before: set[int], versions: set[int]) -> None:
     """Changes the policy of an entry so that versions with a label are served, others as before.
 
     Args:
         entry: The entry.
         before: Versions that had a label of releases.
-        there: All versions.
+        versions: All versions.
     """
     policy, named = entry.model_version_policy, {*entry.version_labels.values()}
     if policy.HasField("specific"):
-        pinned = {*policy.specific.versions} & there - before
-        policy.specific.versions[:] = sorted(named | pinned) or [max(there)]
+        pinned = {*policy.specific.versions} & versions - before
+        policy.specific.versions[:] = sorted(named | pinned) or [max(versions)]
     elif policy.latest.num_versions > 1:
-        newer = sum(x >= min(named, default=max(there)) for x in there)
+        newer = sum(x >= min(named, default=max(versions)) for x in versions)
         policy.latest.num_versions = max(policy.latest.num_versions, newer)
     elif named and not policy.HasField("all"):
         policy.specific.versions[:] = sorted(named)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfrank_sel import kept, lazy
+from tfrank_sel import artefacts, lazy
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.data.writing import field
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 from tfrank_sel.version import __version__
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _problems(graph: Any) -> Iterator[str]:
                 yield f"{node.name} requires XLA (jit_compile=True)"
 
 
-def checked(
+def check_shapes(
     endpoint: Callable[..., dict[str, "tf.Tensor"]], taken: Sequence[Any]
 ) -> Callable[..., dict[str, "tf.Tensor"]]:
     """Returns an endpoint whose graph refuses tensors of other shapes than it declares.
@@ -163,7 +163,7 @@ def read_manifest(saved_model: StrPath) -> Mapping[str, Any]:
     """
     is_file = os.fspath(saved_model).endswith(".json")
     path = os.fspath(saved_model) if is_file else stores.join(saved_model, MANIFEST)
-    with kept.reading(path, "a manifest with `features`"):
+    with artefacts.name_file_in_errors(path, "a manifest with `features`"):
         found = json.loads(stores.read_text(path))
         if not isinstance(found, dict) or not isinstance(found.get("features"), dict):
             raise ValueError("no such key")

@@ -13,13 +13,13 @@ import tensorflow as tf
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import packed, parsing
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.errors import refusal
 from tfrank_sel.export import saved_model
 from tfrank_sel.export.inputs import PACKED, ModelInputs, Request, Spec, Values
 from tfrank_sel.listwise import as_lists
-from tfrank_sel.locks import created
+from tfrank_sel.locks import atomic_path
 from tfrank_sel.models import explanation
 from tfrank_sel.ops import ranking
-from tfrank_sel.refusals import refusal
 
 Tensors: TypeAlias = dict[str, tf.Tensor]
 
@@ -111,7 +111,7 @@ def export(
     if top_k < 1:
         raise refusal("`top_k` must be positive", top_k)
     inputs = ModelInputs.of(spec, doc_id)
-    with created(Path(path)) as written:
+    with atomic_path(Path(path)) as written:
         served = _signatures(model, inputs, top_k, score)
         tf.saved_model.save(_module(model, served), str(written), signatures=served)
         saved_model.check_servable(written)
@@ -132,7 +132,7 @@ def _signatures(
     def strings(name: str) -> tf.TensorSpec:
         return tf.TensorSpec([None], tf.string, name=name)
 
-    def scored(values: Values, mask: tf.Tensor) -> Tensors:
+    def masked_scores(values: Values, mask: tf.Tensor) -> Tensors:
         return {
             "scores": tf.where(mask, scores(values, mask), PADDING_SCORE),
             "mask": mask,
@@ -148,17 +148,17 @@ def _signatures(
 
     def serving_default(examples: tf.Tensor) -> Tensors:
         lists = parse(examples)
-        return scored(lists.values, lists.mask)
+        return masked_scores(lists.values, lists.mask)
 
     def predict(values: Values, mask: Any = tf.constant([[True]])) -> Tensors:  # noqa: B008
-        return scored(values, broadcast(mask, values))
+        return masked_scores(values, broadcast(mask, values))
 
     def predict_bytes(features: tf.Tensor) -> Tensors:
         matrix, mask = packed.decode(features, cast(FeatureSpec, inputs.packed))
-        return scored(dict.fromkeys(inputs.names, matrix), mask)
+        return masked_scores(dict.fromkeys(inputs.names, matrix), mask)
 
     def explain(values: Values, mask: tf.Tensor, pair: tf.Tensor) -> Tensors:
-        names, numbers = inputs.explained
+        names, numbers = inputs.explained_features
         mask = broadcast(mask, values)
         found = explanation.contributions(scores, values, mask, pair, numbers)
         return {
@@ -169,7 +169,7 @@ def _signatures(
 
     def rank_top_k(examples: tf.Tensor, k: Any = tf.constant([top_k])) -> Tensors:  # noqa: B008
         lists = parse(examples)
-        return _ranked(lists.doc_ids, **scored(lists.values, lists.mask), k=k)
+        return _top_items(lists.doc_ids, **masked_scores(lists.values, lists.mask), k=k)
 
     def items(examples: tf.Tensor) -> tf.Tensor:
         alone = tf.ones([tf.size(examples), 1], tf.bool)
@@ -197,13 +197,13 @@ def _signatures(
         endpoints.append(("explain", explain, [dense, mask, pairs]))
     if inputs.packed is not None:
         endpoints.append(("predict_bytes", predict_bytes, [strings(PACKED)]))
-    found = {name: _traced(endpoint, taken) for name, endpoint, taken in endpoints}
+    found = {name: _trace(endpoint, taken) for name, endpoint, taken in endpoints}
     return {**found, "tensorflow/serving/regress": found["regress"]}
 
 
-def _traced(endpoint: Endpoint, taken: list[Any]) -> Signature:
+def _trace(endpoint: Endpoint, taken: list[Any]) -> Signature:
     """Returns the only trace of a function, with its defaults if it has any."""
-    checked = saved_model.checked(endpoint, taken)
+    checked = saved_model.check_shapes(endpoint, taken)
     trace = tf.function(checked, autograph=False).get_concrete_function(*taken)
     if all(x.default is x.empty for x in inspect.signature(endpoint).parameters.values()):
         return trace
@@ -234,7 +234,7 @@ def _pair(inputs: Iterable[str]) -> str:
     return "pair_" if "pair" in inputs else "pair"
 
 
-def _ranked(doc_ids: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, k: tf.Tensor) -> Tensors:
+def _top_items(doc_ids: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, k: tf.Tensor) -> Tensors:
     """Returns the first items of each list."""
     positive = tf.debugging.Assert(tf.reduce_all(k > 0), ["`k` must be positive. Received: k =", k])
     with tf.control_dependencies([positive]):
@@ -256,7 +256,7 @@ def _requests(
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Yields a request to each signature but `explain` for each list, and for all together."""
     groups = [[x] for x in examples] + ([list(examples)] if len(examples) > 1 else [])
-    for place, group in enumerate(groups):
+    for number, group in enumerate(groups):
         lists = np.array(group, np.object_)
         yield "serving_default", {"examples": lists}
         yield "rank_top_k", {"examples": lists, "k": np.full(len(group), top_k, np.int32)}
@@ -266,7 +266,7 @@ def _requests(
         if "predict" in served:
             dense = {name: value.numpy() for name, value in _dense(inputs, parsed).items()}
             yield "predict", dense
-            if place == 0 and mask.any():  # once, since it takes the longest
+            if number == 0 and mask.any():  # once, since it takes the longest
                 yield "explain", {**dense, _pair(dense): np.zeros([1, 2], np.int32)}
         if "predict_bytes" in served:
             rows = zip(dense[PACKED], mask, strict=True)

@@ -12,9 +12,9 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
+from tfrank_sel.errors import received
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.bregman import in_float64
-from tfrank_sel.refusals import received
 from tfrank_sel.serialization import Frozen
 
 Interval = tuple[float, float]
@@ -189,7 +189,7 @@ class Link(Frozen, abc.ABC):
         by_step = tf.abs(step) + area < tf.abs(at_z) + tf.abs(at_s)
         return tf.where(by_step, step + area, at_z - at_s)
 
-    def folded(self, s: Tensor) -> Tensor:
+    def fold(self, s: Tensor) -> Tensor:
         """Mirrors scores to the side of 0, where floats are more precise; `H` does not change."""
         if self.mirror is None:
             return s

@@ -8,9 +8,9 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Bound, Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Interval, Link, value_at
 from tfrank_sel.ops import bregman
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -149,12 +149,12 @@ class Capped(Link):
         return bregman.with_derivative(lambda s: self.link(self._clip(s)), self.slope, s)
 
     def potential(self, s: Tensor) -> Tensor:
-        def capped(s: Tensor) -> Tensor:
+        def cap(s: Tensor) -> Tensor:
             return bregman.capped_potential(
                 self.link.potential, self.link, s, self.lower, self.upper
             )
 
-        return bregman.with_derivative(capped, self.__call__, s)
+        return bregman.with_derivative(cap, self.__call__, s)
 
     def slope(self, s: Tensor) -> Tensor:
         beyond = (s <= self.lower) | (s >= self.upper)

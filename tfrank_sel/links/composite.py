@@ -7,12 +7,12 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Interval, Link, freeze
 from tfrank_sel.links.elementary import Sigmoid
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.bregman import in_float64
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Frozen, register
 
 
@@ -160,8 +160,8 @@ class CompositeSoftmax(Frozen):
         """Computes `p(s) / weights` and its logarithm; both are 0 for items of weight 0."""
         q, valid = self.scaling, weights > 0.0
         # Q relative to the top: a difference of two large Q would lose the digits of near scores
-        top = tf.stop_gradient(q.folded(self._top(s, weights)))
-        rise = bregman.with_derivative(lambda s: q.rise(q.folded(s), top), q, s)
+        top = tf.stop_gradient(q.fold(self._top(s, weights)))
+        rise = bregman.with_derivative(lambda s: q.rise(q.fold(s), top), q, s)
         x = tf.where(valid, (rise + self._log_rho(s.dtype)) / self.gamma, s.dtype.min)
         x -= tf.stop_gradient(tf.reduce_max(x, axis=-1, keepdims=True))
         mass, is_top = weights * tf.exp(x), x > -(2.0**-40)

@@ -17,10 +17,10 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import check_object
+from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import Capped
 from tfrank_sel.links.elementary import AbsPower
-from tfrank_sel.refusals import refusal
 
 TOLERANCE = 1e-9  # for a margin relative to the terms of the condition
 

@@ -275,11 +275,11 @@ class ExponentialLink(ElementaryLink):
         return bregman.with_derivative(lambda s: self.phi(_clip(self._x(s))), self.slope, s)
 
     def potential(self, s: Tensor) -> Tensor:
-        def capped(s: Tensor) -> Tensor:
+        def cap(s: Tensor) -> Tensor:
             area = bregman.capped_potential(self.phi_potential, self.phi, self._x(s), *RANGE)
             return area / self.scale
 
-        return bregman.with_derivative(capped, self.__call__, s)
+        return bregman.with_derivative(cap, self.__call__, s)
 
     def slope(self, s: Tensor) -> Tensor:
         x = self._x(s)
@@ -290,7 +290,7 @@ class ExponentialLink(ElementaryLink):
         z, x = self._x(z), self._x(s)
         return bregman.capped_divergence(self.phi_divergence, self.phi, z, x, *RANGE) / self.scale
 
-    def folded(self, s: Tensor) -> Tensor:
+    def fold(self, s: Tensor) -> Tensor:
         return s  # scores within the range are precise, and share the exponentials of the link
 
 

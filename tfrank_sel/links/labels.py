@@ -2,10 +2,10 @@
 
 import math
 
+from tfrank_sel.errors import refusal as _refusal
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import Capped, Inverse
 from tfrank_sel.links.elementary import Identity, Sigmoid, SignedExpm1, SignedLog1p
-from tfrank_sel.refusals import refusal as _refusal
 
 
 def affine(slope: float, intercept: float = 0.0) -> Link:

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import ElementaryLink, Interval, freeze
 from tfrank_sel.ops import bregman
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 _ROUNDING = 1e-6  # of the largest value, by which those of an increasing function may fall
@@ -295,7 +295,7 @@ class Interpolated(ElementaryLink):
         knots = np.linspace(low, high, count + 1)
         for _ in range(_HALVINGS):
             x = np.interp(np.arange(4 * len(knots) - 3) / 4.0, np.arange(len(knots)), knots)
-            exact = _sampled(function, x)
+            exact = _sample(function, x)
             values, largest = exact[::4], np.abs(exact).max()
             apart = np.abs(_between(values, knots) - exact[:-1].reshape(-1, 4))[:, 1:].max(axis=1)
             middle = x[2::4]
@@ -304,10 +304,10 @@ class Interpolated(ElementaryLink):
                 break
             knots = np.sort(np.append(knots, middle[is_far]))
         if apart.max() > tolerance * largest:
-            place = middle[np.argmax(apart)]
+            farthest = middle[np.argmax(apart)]
             warnings.warn(
                 f"The link is off by up to {apart.max() / largest:.1e} of the largest value of "
-                f"`function`, near x={place:g}. Received: tolerance={tolerance:g}",
+                f"`function`, near x={farthest:g}. Received: tolerance={tolerance:g}",
                 stacklevel=2,
             )
         is_even = len(x) == 4 * count + 1
@@ -381,7 +381,7 @@ class Interpolated(ElementaryLink):
         return index, t, (start, end), piece
 
 
-def _sampled(
+def _sample(
     function: Callable[[NDArray[np.float64]], ArrayLike], x: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The values of an increasing function, checked, and without falls by rounding."""
@@ -390,11 +390,11 @@ def _sampled(
         raise refusal(
             "`function` must return a value for each `x`", f"{len(values)} values of {len(x)}"
         )
-    for place in np.flatnonzero(~np.isfinite(values))[:1]:
-        raise refusal("`function` must return finite values", f"{values[place]} at x={x[place]:g}")
+    for index in np.flatnonzero(~np.isfinite(values))[:1]:
+        raise refusal("`function` must return finite values", f"{values[index]} at x={x[index]:g}")
     rising: NDArray[np.float64] = np.maximum.accumulate(values)
-    for place in np.flatnonzero(rising - values > _ROUNDING * np.abs(values).max())[:1]:
-        fall = f"{rising[place]:g}, then {values[place]:g} at x={x[place]:g}"
+    for index in np.flatnonzero(rising - values > _ROUNDING * np.abs(values).max())[:1]:
+        fall = f"{rising[index]:g}, then {values[index]:g} at x={x[index]:g}"
         raise refusal("`function` must not decrease", fall)
     return rising
 

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import check_object, number_array
+from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.links.composite import CompositeSoftmax
-from tfrank_sel.refusals import refusal
 
 Array = NDArray[np.float64]
 
@@ -244,9 +244,9 @@ def constant_predictor(
         proposition 1.
     """
     if isinstance(link, CompositeSoftmax):
-        return _best_list(link, *_weighted(weights, 2, scores=scores))
+        return _best_list(link, *_weighted_rows(weights, 2, scores=scores))
     check_object("link", link, Link)
-    s, w = _weighted(weights, 1, scores=scores)
+    s, w = _weighted_rows(weights, 1, scores=scores)
     return np.array(_best_bias(link, np.zeros_like(s), s, w))
 
 
@@ -286,10 +286,10 @@ def best_bias(
         underspecification. Proposition 1 is the case of equal predictions.
     """
     check_object("link", link, Link)
-    return _best_bias(link, *_weighted(weights, 1, predicted=predicted, observed=observed))
+    return _best_bias(link, *_weighted_rows(weights, 1, predicted=predicted, observed=observed))
 
 
-def _weighted(weights: ArrayLike | None, rank: int, **arrays: ArrayLike) -> list[Array]:
+def _weighted_rows(weights: ArrayLike | None, rank: int, **arrays: ArrayLike) -> list[Array]:
     """Returns the rows of positive weight of each array, and their shares of the weight.
 
     NaN in the last array is padding; elsewhere it is refused.
@@ -310,9 +310,9 @@ def _weighted(weights: ArrayLike | None, rank: int, **arrays: ArrayLike) -> list
     if not kept.any():
         raise refusal("`weights` must be positive for at least one score", "none")
     for name, x in zip(arrays, values, strict=True):
-        for place in np.flatnonzero(~np.isfinite(x[kept]))[:1]:
+        for index in np.flatnonzero(~np.isfinite(x[kept]))[:1]:
             expected = f"`{name}` must be finite, except for padding, which is NaN"
-            raise refusal(expected, np.ravel(x[kept])[place])
+            raise refusal(expected, np.ravel(x[kept])[index])
     return [*(x[kept] for x in values), w[kept] / w[kept].sum()]
 
 
@@ -414,16 +414,16 @@ def _total(
     low, high = ends
     if observed is None:
         rise = float(_apply(link, high) - _apply(link, low))
-        total, place = rise, f"on the interval {interval}"
+        total, where = rise, f"on the interval {interval}"
         if in_square and rise > 0.0:
             total = _second_moment(link, interval)
     else:
         w = number_array("observed", observed)
         w = w[~np.isnan(w)]
         slopes = _apply(link.slope, w) * (w**2 if in_square else 1.0)
-        total, place = (high - low) * float(np.sum(slopes)) / max(w.size, 1), "at `observed`"
+        total, where = (high - low) * float(np.sum(slopes)) / max(w.size, 1), "at `observed`"
     if not total > 0.0:
-        raise refusal(f"`link` must rise {place}", link=link)
+        raise refusal(f"`link` must rise {where}", link=link)
     return total
 
 

@@ -16,10 +16,10 @@ from tensorflow import Tensor
 
 from tfrank_sel import keras_versions
 from tfrank_sel.compilation import Formula, differentiable, in_graph, unconverted
+from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch, Listwise, list_weights
 from tfrank_sel.ops import class_labels, label_order, masking
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 Normalizer = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -151,11 +151,11 @@ class ListwiseLoss(Listwise, ReducedLoss):
 
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
-        given = self.of_numbers(y_true, y_pred, sample_weight)
-        lists = self.of_positions(*given)
+        numbers = self.of_numbers(y_true, y_pred, sample_weight)
+        lists = self.of_positions(*numbers)
         is_of_classes = self.has_class_form and class_labels.are_alone(*lists)
         values, weights = (self._of_classes if is_of_classes else self._of_labels)(*lists)
-        return self.reduce(values, weights, None if lists[1] is given[1] else given[1])
+        return self.reduce(values, weights, None if lists[1] is numbers[1] else numbers[1])
 
     def _of_labels(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Tensor, Tensor]:
         """Computes the loss and the weight of each list from labels of items."""
@@ -163,7 +163,7 @@ class ListwiseLoss(Listwise, ReducedLoss):
         is_valid = tf.reduce_any(batch.mask, axis=1)
         are_indices = self.takes_classes and class_labels.are_given(y_true, y_pred)
         weights = weights_of_valid(batch.list_weights, is_valid, self.reduction, are_indices)
-        return self.checked(batch.labels, batch.scores, batch.mask, batch.weights), weights
+        return self.shared_formula(batch.labels, batch.scores, batch.mask, batch.weights), weights
 
     def _of_classes(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Tensor, Tensor]:
         """Computes the loss and the weight of each list from the index of its relevant item."""
@@ -188,14 +188,14 @@ class ListwiseLoss(Listwise, ReducedLoss):
         raise NotImplementedError
 
     @functools.cached_property
-    def checked(self) -> Formula:
+    def shared_formula(self) -> Formula:
         """`or_nan`, which equal losses share as graphs in eager mode."""
-        return in_graph(self.meaning, self.or_nan, differentiable)
+        return in_graph(self.equality_key, self.or_nan, differentiable)
 
     @functools.cached_property
     def checked_classes(self) -> Formula:
-        """`classes_or_nan`, shared as `checked`."""
-        meaning = self.meaning and (self.meaning, "of classes")
+        """`classes_or_nan`, shared as `shared_formula`."""
+        meaning = self.equality_key and (self.equality_key, "of classes")
         return in_graph(meaning, self.classes_or_nan, differentiable)
 
     def classes_or_nan(self, classes: Tensor, scores: Tensor) -> Tensor:

@@ -13,10 +13,10 @@ from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count
 from tfrank_sel.compilation import unconverted
+from tfrank_sel.errors import refusal
 from tfrank_sel.losses.bases import ListwiseLoss, ReducedLoss, weights_of_valid
 from tfrank_sel.losses.rg import RGLoss
 from tfrank_sel.ops import class_labels
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import UNSET, Named, register
 
 _RANKS = (3, 2), (2, 1), (2, 2)  # of states and of indices
@@ -115,9 +115,9 @@ class CatalogueLoss(Named, ReducedLoss):
         indices, states = _indices(y_true, y_pred), tf.convert_to_tensor(y_pred)
         weights = tf.cast(1.0 if sample_weight is None else sample_weight, self.dtype)
         if states.shape.rank == 3:
-            indices, states, weights = class_labels.flattened(indices, y_pred, weights)
+            indices, states, weights = class_labels.flatten_sequences(indices, y_pred, weights)
         else:
-            indices = class_labels.masked(indices, y_pred)
+            indices = class_labels.apply_mask(indices, y_pred)
         if indices.shape.rank == 1:
             indices = indices[:, tf.newaxis]
         weights = tf.broadcast_to(tf.reshape(weights, [-1]), tf.shape(indices)[:1])
@@ -204,8 +204,8 @@ def _indices(y_true: Any, y_pred: Any) -> Tensor:
 
 def _of_one(weights: Tensor, indices: Tensor) -> Tensor:
     """The weight of the item of each state."""
-    there = (indices >= 0) & (indices < tf.shape(weights)[0])
-    return tf.gather(weights, tf.where(there, indices, 0))[:, 0]
+    is_class = (indices >= 0) & (indices < tf.shape(weights)[0])
+    return tf.gather(weights, tf.where(is_class, indices, 0))[:, 0]
 
 
 def _by_rows(
@@ -237,11 +237,11 @@ def _by_rows(
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
             def step(i: Tensor, total: Tensor, parts: tf.TensorArray) -> tuple[Any, ...]:
                 with tf.GradientTape() as tape:
-                    own = states[i]
-                    tape.watch([own, vectors])
-                    values = of_rows(own, of_block[i], vectors)
+                    state = states[i]
+                    tape.watch([state, vectors])
+                    values = of_rows(state, of_block[i], vectors)
                 of_states, of_vectors = tape.gradient(
-                    values, [own, vectors], upstream[i], unconnected_gradients="zero"
+                    values, [state, vectors], upstream[i], unconnected_gradients="zero"
                 )
                 return i + 1, total + of_vectors, parts.write(i, of_states)
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import number_array
+from tfrank_sel.errors import refusal
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import ElementaryLink, Link
 from tfrank_sel.links.combinators import Scaled
@@ -24,7 +25,6 @@ from tfrank_sel.losses.selective import (
     SelectiveSigmoidLoss,
     SelectiveSoftmaxLoss,
 )
-from tfrank_sel.refusals import refusal
 
 Wanted = Literal["high_score", "low_score", "high_norm", "low_norm", "clip_low"]
 Status = Literal["valid", "region_only", "even", "invalid"]
@@ -151,9 +151,11 @@ def design(
     """
     if not isinstance(sensitivity, str) or sensitivity not in get_args(Wanted):
         names = ", ".join(get_args(Wanted))
-        given = repr(sensitivity) if isinstance(sensitivity, str) else type(sensitivity).__name__
+        received_value = (
+            repr(sensitivity) if isinstance(sensitivity, str) else type(sensitivity).__name__
+        )
         way_out = "" if isinstance(sensitivity, str) else ". Pass labels as `scores=`"
-        raise refusal(f"`sensitivity` must be one of {names}{way_out}", given)
+        raise refusal(f"`sensitivity` must be one of {names}{way_out}", received_value)
     if width is not None and not 0.0 < width < np.inf:
         raise refusal("`width` must be positive and finite", width=width)
     if ranking and sensitivity == "low_norm":
@@ -166,7 +168,9 @@ def design(
         recipe = (_RANKING if ranking else _ALONE)[sensitivity]
         assumed = "It assumes scores within a few `width` of `at`, since no `scores` are given."
         recipe = recipe._replace(why=f"{assumed} {recipe.why}")
-        return _made(recipe, at, width, sensitivity, (at - width, at, at + width), share, kwargs)
+        return _make_design(
+            recipe, at, width, sensitivity, (at - width, at, at + width), share, kwargs
+        )
     lists = _lists(scores, share)
     if cap is not None:
         begin = _bounds(lists, share)[1] if at is None else at
@@ -176,23 +180,23 @@ def design(
         # below the cap, where the slope is that of the region
         lists = np.minimum(lists, cap - 1e-9 * np.nanstd(lists))
     first = None
-    tried = list(_tried(lists, sensitivity, at, width, share))
+    tried = list(_trials(lists, sensitivity, at, width, share))
     end = np.inf if cap is None else cap
     for recipe in _recipes(lists, sensitivity, ranking, tried[0][0], end, share, kwargs):
-        for place, reach in tried:
-            candidate = _made(recipe, place, reach, sensitivity, lists, share, kwargs)
+        for centre, reach in tried:
+            candidate = _make_design(recipe, centre, reach, sensitivity, lists, share, kwargs)
             if candidate.verdict.status != "invalid":
                 return candidate
-            first = first or (candidate.verdict, place, reach)
+            first = first or (candidate.verdict, centre, reach)
     assert first is not None
-    verdict, place, reach = first
+    verdict, centre, reach = first
     raise refusal(
         f"`scores` must fit the loss. {verdict.reason} {_way_out(verdict, sensitivity, at, width)}",
-        f"at={place:g}, width={reach:g}",
+        f"at={centre:g}, width={reach:g}",
     )
 
 
-def _made(
+def _make_design(
     recipe: "_Recipe",
     at: float,
     width: float,
@@ -206,7 +210,7 @@ def _made(
     return Design(loss, f"{recipe.why} {verdict.reason}", verdict)
 
 
-def _tried(
+def _trials(
     lists: Array, sensitivity: Wanted, at: float | None, width: float | None, share: float
 ) -> Iterator[tuple[float, float]]:
     """Yields `at` and `width`, the simplest first: a long tail or many zeros need others."""
@@ -214,13 +218,13 @@ def _tried(
     median, deviation = float(np.nanmedian(lists)), float(np.nanstd(lists))
     low, high = _median(lists, lists < below), _median(lists, lists > above)
     ends = {"low_score": [below], "high_score": [above], "clip_low": [above, (above + high) / 2.0]}
-    for place in ends.get(sensitivity, [median, (low + high) / 2.0]) if at is None else [at]:
-        reach = min(deviation, abs(place - median) or deviation)
-        far = [abs(place - x) for x in (low, high)]
+    for centre in ends.get(sensitivity, [median, (low + high) / 2.0]) if at is None else [at]:
+        reach = min(deviation, abs(centre - median) or deviation)
+        far = [abs(centre - x) for x in (low, high)]
         widths = [reach * factor for factor in (1.0, 2.0, 4.0, 8.0, 0.5, 0.25)]
         for trial in [*widths, *far, *(x / 2.0 for x in far)] if width is None else [width]:
             if trial > 0.0:
-                yield place, trial
+                yield centre, trial
 
 
 def _recipes(
@@ -247,21 +251,21 @@ def _recipes(
         errors, is_level = held_out_errors(clips, region, side * lists[~np.isnan(lists)])
         squares = [not x.of_predictions for x in clips]
         is_level &= errors <= EXCESS * errors[squares.index(True)]
-        clips = clips if side > 0.0 else [x.mirrored() for x in clips]
+        clips = clips if side > 0.0 else [x.mirror() for x in clips]
         listed = ", ".join(f"{x.name} {y:.3g}" for x, y in zip(clips, errors, strict=True))
-        for place in np.lexsort((np.where(is_level, 0.0, errors), ~is_level)):
-            if squares[place] and "label_map" in kwargs:  # which squares do not take
+        for index in np.lexsort((np.where(is_level, 0.0, errors), ~is_level)):
+            if squares[index] and "label_map" in kwargs:  # which squares do not take
                 continue
-            why = f"Of the errors on held-out scores ({listed}), it takes {clips[place].name}."
-            yield _Recipe(why, functools.partial(_clipped, clips[place]))
+            why = f"Of the errors on held-out scores ({listed}), it takes {clips[index].name}."
+            yield _Recipe(why, functools.partial(_clipped_loss, clips[index]))
 
 
 def _way_out(
     verdict: Measurement, sensitivity: Wanted, at: float | None, width: float | None
 ) -> str:
     """Names the arguments that would fit."""
-    if given := [name for name, x in (("at", at), ("width", width)) if x is not None]:
-        return f"Leave out `{'` and `'.join(given)}`."
+    if passed := [name for name, x in (("at", at), ("width", width)) if x is not None]:
+        return f"Leave out `{'` and `'.join(passed)}`."
     low, _, high = verdict.sensitivities
     other = "low_score" if low > high else "high_score"
     if sensitivity in ("high_norm", "low_norm"):
@@ -482,7 +486,7 @@ def _rising_to(scale: float, shift: float) -> ElementaryLink:
     return Clip(upper=shift).link(1.0 / scale)
 
 
-def _clipped(clip: Clip, at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
+def _clipped_loss(clip: Clip, at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
     return clip.loss(width, **kwargs)
 
 

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import masking, one_class
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -60,8 +60,11 @@ class ZLPRLoss(ListwiseLoss):
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Adds the loss of the class and that of all others."""
-        own, there = one_class.scores_of(classes, scores), one_class.are_there(classes, scores)
-        of_one = tf.where(there, tf.math.softplus(self.threshold - own), 0.0)
+        target, has_class = (
+            one_class.scores_of(classes, scores),
+            one_class.are_there(classes, scores),
+        )
+        of_one = tf.where(has_class, tf.math.softplus(self.threshold - target), 0.0)
         return of_one + _softplus(one_class.log_sum_exp_beside(classes, scores) - self.threshold)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
@@ -198,7 +201,7 @@ class NWayLoss(ListwiseLoss):
         mask = batch.mask[..., tf.newaxis]
         return batch._replace(
             labels=tf.where(mask, labels, 0.0),
-            scores=masking.centred(tf.where(mask, scores, 0.0), mask),
+            scores=masking.centre(tf.where(mask, scores, 0.0), mask),
         )
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
@@ -499,11 +502,11 @@ def pair_sums(masses: Tensor, scores: Tensor) -> Tensor:
 
     def of_class(j: Tensor, scores: Tensor) -> Tensor:
         is_j = classes == j
-        own, mass = (
+        target, mass = (
             tf.reduce_sum(tf.where(is_j, x, tf.zeros_like(x)), axis=-1, keepdims=True)
             for x in (scores, masses)
         )
-        pairs = masking.log1p_sum_exp(scores - own, mass, axis=1)
+        pairs = masking.log1p_sum_exp(scores - target, mass, axis=1)
         return masking.masked_sum(pairs, tf.broadcast_to(~is_j, tf.shape(pairs)))
 
     @tf.custom_gradient

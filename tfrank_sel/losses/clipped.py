@@ -47,7 +47,7 @@ class Clip(NamedTuple):
         half = (self.upper - self.lower) / 2.0
         return SmeLU(scale=1.0 / half, shift=self.lower + half)
 
-    def mirrored(self) -> "Clip":
+    def mirror(self) -> "Clip":
         """That of negative scores."""
         return Clip(-self.upper, -self.lower, self.of_predictions)
 

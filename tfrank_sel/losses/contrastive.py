@@ -9,10 +9,10 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import masking, one_class
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -173,7 +173,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
             return batch
         # `per_list` divides by the temperature, which is not to divide log q
         log_q = tf.gather(tf.constant(self.log_q, dtype), tf.cast(identities, tf.int64))
-        scores = masking.centred(batch.scores, batch.mask, None if self.symmetric else -1)
+        scores = masking.centre(batch.scores, batch.mask, None if self.symmetric else -1)
         scores = tf.where(batch.mask, scores - self.temperature * log_q, 0.0)
         return batch._replace(scores=scores)
 

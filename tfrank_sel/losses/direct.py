@@ -6,9 +6,9 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.errors import refusal
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import ranking
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 

@@ -195,16 +195,19 @@ class SwapLambdaWeight(GainLambdaWeight):
     def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         f = self.smooth_fraction
         swap = tf.abs(
-            self._cut(first, self.discount(first)) - self._cut(second, self.discount(second))
+            self._cut_off(first, self.discount(first))
+            - self._cut_off(second, self.discount(second))
         )
-        return (1.0 - f) * self._cut(tf.minimum(first, second), self.step(first, second)) + f * swap
+        return (1.0 - f) * self._cut_off(
+            tf.minimum(first, second), self.step(first, second)
+        ) + f * swap
 
     def items(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Computes `G_i * D(r_i)`, the weight of each item, `[batch_size, list_size]`."""
         discounts = self.discount(ranking.ranks(scores, mask))
         return tf.stop_gradient(self.gains(labels, mask) * discounts)
 
-    def _cut(self, ranks: Tensor, x: Tensor) -> Tensor:
+    def _cut_off(self, ranks: Tensor, x: Tensor) -> Tensor:
         return x if self.k is None else tf.where(ranks <= float(self.k), x, tf.zeros_like(x))
 
 

@@ -134,8 +134,10 @@ class MarginSoftmaxLoss(ListwiseLoss):
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the cross-entropy of each class."""
-        own = self.margin(one_class.scores_of(classes, scores))
-        return one_class.cross_entropy(classes, self.scale * one_class.put(scores, classes, own))
+        target = self.margin(one_class.scores_of(classes, scores))
+        return one_class.cross_entropy(
+            classes, self.scale * one_class.replace_scores(scores, classes, target)
+        )
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Bound, Count, Range, Share
+from tfrank_sel.errors import refusal
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.losses.bases import (
     ListwiseLoss,
@@ -18,7 +19,6 @@ from tfrank_sel.losses.bases import (
 )
 from tfrank_sel.losses.targets import BY_SHARES
 from tfrank_sel.ops import bregman, masking
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 

@@ -10,11 +10,11 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count, Cutoff, Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.elementary import Laplace, Sigmoid
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import masking, ranking, soft_ranks
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 Elementwise: TypeAlias = Callable[[Tensor], Tensor]
@@ -425,7 +425,7 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the cross-entropies of the ranks of each list."""
-        logits, pairs = neural_sort(masking.centred(scores, mask) / self.temperature, mask)
+        logits, pairs = neural_sort(masking.centre(scores, mask) / self.temperature, mask)
         targets = masking.softmax(neural_sort(labels, mask)[0], pairs)
         at_ranks = masking.cross_entropy(targets, logits, pairs)
         mean = masking.masked_mean(at_ranks, tf.reduce_any(pairs, axis=-1))
@@ -478,7 +478,7 @@ class NeuralSortNDCGLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the DCG of the soft permutation by that of the best order."""
-        logits, pairs = neural_sort(masking.centred(scores, mask) / self.temperature, mask)
+        logits, pairs = neural_sort(masking.centre(scores, mask) / self.temperature, mask)
         gains = ranking.relative_gains(self.gain, labels, mask)
         permutation = tf.nn.softmax(tf.where(pairs, logits, logits.dtype.min))
         soft = tf.linalg.matvec(permutation, gains)
@@ -548,13 +548,13 @@ class SoftRankLoss(ListwiseLoss):
         discounts = self.discount(ranks)
         if self.k is not None:
             discounts = tf.where(ranks <= float(self.k), discounts, 0.0)
-        expected = self._expected(scores, mask, discounts)
+        expected = self._expected_discounts(scores, mask, discounts)
         [best] = ranking.sort_by(gains, gains, mask=mask)
         ideal = tf.reduce_sum(best * discounts, axis=-1)
         lacking = ideal - tf.reduce_sum(gains * expected, axis=-1)
         return tf.math.divide_no_nan(lacking, ideal)
 
-    def _expected(self, scores: Tensor, mask: Tensor, discounts: Tensor) -> Tensor:
+    def _expected_discounts(self, scores: Tensor, mask: Tensor, discounts: Tensor) -> Tensor:
         """Computes the expected discount of each item, in quadratic time if powers equal it."""
         exactly = functools.partial(
             soft_ranks.expected_discounts, scores, mask, self.sigma, discounts

@@ -30,13 +30,13 @@ class RGLoss(ListwiseLoss):
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of one relevant item in each list."""
-        there = one_class.are_there(classes, scores)
-        gain = tf.where(there, self.gain(tf.ones([], scores.dtype)), 0.0)
-        mean, half_variance, own = _moments_of_one(classes, scores)
+        has_class = one_class.are_there(classes, scores)
+        gain = tf.where(has_class, self.gain(tf.ones([], scores.dtype)), 0.0)
+        mean, half_variance, score = _moments_of_one(classes, scores)
         log_size = tf.math.log(tf.cast(tf.shape(scores)[1], scores.dtype))
-        value = gain * (log_size + half_variance - own)
+        value = gain * (log_size + half_variance - score)
         value += self.of_mean * gain * tf.square(mean) / 2.0
-        anchor = tf.where(gain > 0.0, tf.square(own + mean - self.target), 0.0)
+        anchor = tf.where(gain > 0.0, tf.square(score + mean - self.target), 0.0)
         return value + self.alpha / 2.0 * anchor
 
     def of_states(
@@ -60,10 +60,10 @@ class RGLoss(ListwiseLoss):
         mean, covariance = _moments(vectors, shares)
         means = tf.linalg.matvec(states, mean)
         variances = tf.reduce_sum(states * tf.matmul(states, covariance), axis=1)
-        there = (indices >= 0) & (indices < tf.shape(vectors)[0]) & (total > 0.0)
-        places = tf.where(there, indices, 0)
+        has_class = (indices >= 0) & (indices < tf.shape(vectors)[0]) & (total > 0.0)
+        places = tf.where(has_class, indices, 0)
         over = tf.einsum("ck,cnk->cn", states, tf.gather(vectors, places) - mean)
-        gains = tf.where(there, self.gain(tf.ones_like(over)), 0.0)
+        gains = tf.where(has_class, self.gain(tf.ones_like(over)), 0.0)
         gain = tf.reduce_sum(gains, axis=1)
         log_total = tf.math.log(tf.where(total > 0.0, total, 1.0))
         value = gain * (log_total + variances / 2.0) - tf.reduce_sum(gains * over, axis=1)
@@ -185,29 +185,29 @@ def _moments_of_one(classes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Te
     """
     size = tf.cast(tf.shape(scores)[1], scores.dtype)
 
-    def centred(scores: Tensor) -> tuple[Tensor, Tensor]:
+    def centre(scores: Tensor) -> tuple[Tensor, Tensor]:
         mean = tf.reduce_mean(scores, axis=1)
         gaps = scores - mean[:, tf.newaxis]
         return gaps, mean
 
     @tf.custom_gradient
     def f(scores: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], object]:
-        gaps, mean = centred(scores)
+        gaps, mean = centre(scores)
         rest = tf.reduce_mean(gaps, axis=1)  # which the mean has lost by rounding
         half_variance = (tf.einsum("bi,bi->b", gaps, gaps) / size - tf.square(rest)) / 2.0
-        own = tf.where(
+        score = tf.where(
             one_class.are_there(classes, scores), one_class.scores_of(classes, gaps) - rest, 0.0
         )
 
         def gradient(of_mean: Tensor, of_half: Tensor, of_own: Tensor) -> Tensor:
             of_own = tf.where(one_class.are_there(classes, scores), of_own, 0.0)
             # The gradient computes the gaps again, so that it has a derivative itself.
-            gaps, _ = centred(scores)
+            gaps, _ = centre(scores)
             slopes = (of_half / size)[:, tf.newaxis] * gaps
             slopes += ((of_mean - of_own - of_half * rest) / size)[:, tf.newaxis]
             return one_class.add(slopes, classes, of_own)
 
-        return (mean + rest, half_variance, own), gradient
+        return (mean + rest, half_variance, score), gradient
 
     return f(scores)
 

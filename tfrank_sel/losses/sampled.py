@@ -70,7 +70,7 @@ class SampledLoss(ListwiseLoss):
         return self.of_noise(labels, scores, mask, weights, noise)
 
     @functools.cached_property
-    def checked(self) -> Formula:
+    def shared_formula(self) -> Formula:
         """`or_nan`, also in eager mode, with the same noise for value and gradient."""
         return self.or_nan
 
@@ -144,7 +144,7 @@ class GumbelLoss(SampledLoss):
     ) -> Tensor:
         """Averages the loss over the samples of each list."""
         if self.loss.ignores_level:  # so that the sum with the noise keeps the digits of both
-            scores = masking.centred(scores, mask)
+            scores = masking.centre(scores, mask)
         labels, scores, mask, weights = self.samples_of(labels, scores, mask, weights)
         noisy = (scores + tf.reshape(noise, tf.shape(scores))) / self.temperature
-        return self.mean_of(self.loss.checked(labels, noisy, mask, weights))
+        return self.mean_of(self.loss.shared_formula(labels, noisy, mask, weights))

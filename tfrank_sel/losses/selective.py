@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.errors import refusal
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Link, nearest
 from tfrank_sel.links.combinators import check_invertible
@@ -13,7 +14,6 @@ from tfrank_sel.links.composite import CompositeSigmoid, CompositeSoftmax
 from tfrank_sel.losses.bases import ScoreLoss
 from tfrank_sel.ops import masking
 from tfrank_sel.ops.bregman import in_float64
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -190,8 +190,8 @@ class ContrastiveMatchingLoss(ScoreLoss):
 
         z, s = (x[:, tf.newaxis, :] - next_ones(x) for x in (z, s))
         # the last of an even number of items is opposite, and so in two pairs
-        step, place = tf.range(1, half + 1)[:, tf.newaxis], tf.range(size)
-        valid = mask[:, tf.newaxis, :] & next_ones(mask) & ((2 * step < size) | (place < step))
+        step, index = tf.range(1, half + 1)[:, tf.newaxis], tf.range(size)
+        valid = mask[:, tf.newaxis, :] & next_ones(mask) & ((2 * step < size) | (index < step))
         # a masked pair may lie outside the domain
         z, s = (tf.where(valid, x, 0.0) for x in (z, s))
         area = tf.cast(self.link.divergence(z, s), scores.dtype)

@@ -192,10 +192,12 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         """Adds the cross-entropy and the gap between the probabilities and 1."""
         x = masking.logits(scores, mask, self.temperature)
         targets = weights * self.targets(labels, mask)
-        return masking.cross_entropy(targets, x, mask) + self.epsilon * _lacking(targets, x, mask)
+        return masking.cross_entropy(targets, x, mask) + self.epsilon * _missing_mass(
+            targets, x, mask
+        )
 
 
-def _lacking(targets: Tensor, x: Tensor, mask: Tensor) -> Tensor:
+def _missing_mass(targets: Tensor, x: Tensor, mask: Tensor) -> Tensor:
     """Computes `sum_i t_i * (1 - p_i)` of each list, `p = softmax(x)`.
 
     Its gradient, `p_i * sum_j p_j * (t_j - t_i)`, is computed relative to the target of the largest

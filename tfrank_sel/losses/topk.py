@@ -10,10 +10,10 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0, Count, Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.keras_versions import LossOptions
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import masking, one_class, soft_topk, symmetric
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -466,8 +466,8 @@ class TopKCrossEntropyLoss(ListwiseLoss):
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of each class."""
-        own = one_class.scores_of(classes, scores)
-        is_there = one_class.are_there(classes, scores) & (own > -math.inf)
+        score = one_class.scores_of(classes, scores)
+        is_there = one_class.are_there(classes, scores) & (score > -math.inf)
         x = masking.logits(scores, None, self.temperature)
         losses = self._of_each_k(lambda k: soft_topk.log_memberships_of(classes, x, k))
         return tf.where(is_there, losses, 0.0)

@@ -40,7 +40,7 @@ class Averaging(Frozen, abc.ABC):
         return batch.mask
 
     @abc.abstractmethod
-    def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:
+    def weigh(self, batch: ListBatch, worth: Worth) -> ListBatch:
         """Returns a batch of the items of `mask` with the weights that the metric uses."""
 
 
@@ -56,7 +56,7 @@ class AllLists(Averaging):
         0.5
     """
 
-    def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:
+    def weigh(self, batch: ListBatch, worth: Worth) -> ListBatch:
         return batch
 
 
@@ -72,7 +72,7 @@ class DefinedLists(Averaging):
         1.0
     """
 
-    def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:
+    def weigh(self, batch: ListBatch, worth: Worth) -> ListBatch:
         counts = tf.reduce_any((worth.items > 0.0) & (batch.weights != 0.0), axis=-1)
         weights = batch.list_weights * tf.cast(counts, batch.list_weights.dtype)
         return batch._replace(list_weights=weights)
@@ -106,7 +106,7 @@ class ByRelevance(Averaging):
     def mask(self, batch: ListBatch) -> Tensor:
         return batch.mask & (batch.list_weights[:, tf.newaxis] * batch.weights > 0.0)
 
-    def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:
+    def weigh(self, batch: ListBatch, worth: Worth) -> ListBatch:
         ones = tf.cast(batch.mask, batch.weights.dtype)
         weights = batch.list_weights[:, tf.newaxis] * batch.weights * ones
         items = worth.items * ones

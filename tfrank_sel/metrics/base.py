@@ -13,12 +13,20 @@ from tensorflow import Tensor
 
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
 from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort, by_value
-from tfrank_sel.metrics.ties import AVERAGED, IN_ORDER, SHUFFLED, Averaged, Ranks, Ties, retrieved
+from tfrank_sel.metrics.ties import (
+    AVERAGED,
+    IN_ORDER,
+    SHUFFLED,
+    Averaged,
+    Ranks,
+    Ties,
+    retrieved_mask,
+)
 from tfrank_sel.ops import class_labels
-from tfrank_sel.refusals import refusal
 
 
 def relevances(y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
@@ -77,7 +85,7 @@ class ListwiseMetric(Measure, keras_versions.Mean):
         """Computes the value and the weight of each list, without changing the mean."""
         return self._evaluator(y_true, y_pred, sample_weight)[self.name]
 
-    def counted(self, batch: ListBatch) -> Tensor:
+    def counted_items(self, batch: ListBatch) -> Tensor:
         """Returns which items of a batch count."""
         return self.averaging.mask(batch)
 
@@ -89,19 +97,19 @@ class ListwiseMetric(Measure, keras_versions.Mean):
         return tf.cast(mask, labels.dtype)
 
     def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort | None:
-        """Sorts once for all metrics of the same `reading`; `None` if they do not sort."""
+        """Sorts once for all metrics of the same `input_key`; `None` if they do not sort."""
         return None
 
     def list_values(self, batch: ListBatch, sort: Sort | None) -> ListValues:
         """Computes the value and the weight of each list of a batch that `batch_of` read."""
-        batch = batch._replace(mask=self.counted(batch))
+        batch = batch._replace(mask=self.counted_items(batch))
         compared = batch.mask & (batch.weights != 0.0) if self.weighs_pairs else batch.mask
         worth = Worth(self.worth(batch.labels, compared), self.weighs_items, self.pooled)
-        batch = self.averaging.weighed(batch, worth)
-        values = self.measured(batch, sort)
+        batch = self.averaging.weigh(batch, worth)
+        values = self.measure_lists(batch, sort)
         return ListValues(values, tf.broadcast_to(batch.list_weights, tf.shape(values)))
 
-    def measured(self, batch: ListBatch, sort: Sort | None) -> Tensor:
+    def measure_lists(self, batch: ListBatch, sort: Sort | None) -> Tensor:
         """Computes the value of each list, `[batch_size]`."""
         return self.per_list(batch.labels, batch.scores, batch.mask, batch.weights)
 
@@ -110,10 +118,10 @@ class ListwiseMetric(Measure, keras_versions.Mean):
         return Evaluator([self])
 
     @property
-    def reading(self) -> Hashable:
-        """Metrics whose `reading` is equal read and sort the same input alike."""
+    def input_key(self) -> Hashable:
+        """Metrics whose `input_key` is equal read and sort the same input alike."""
         cls, values = type(self), (self.min_label, self.largest_label, self.dtype)
-        how = cls.of_positions, cls.batch_of, cls.counted, cls.shared_sort, cls.takes_classes
+        how = cls.of_positions, cls.batch_of, cls.counted_items, cls.shared_sort, cls.takes_classes
         masks = type(self.averaging).mask is not Averaging.mask
         return how, values, by_value(self.averaging) if masks else None
 
@@ -203,14 +211,14 @@ class RankedMetric(ListwiseMetric):
         return tf.where(mask, labels, 0.0)
 
     @property
-    def reading(self) -> Hashable:
-        """Metrics whose `reading` is equal give the same ranking of the same input."""
-        return super().reading, by_value(self.ties), self.above
+    def input_key(self) -> Hashable:
+        """Metrics whose `input_key` is equal give the same ranking of the same input."""
+        return super().input_key, by_value(self.ties), self.above
 
     def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort:
         """Sorts down to the greatest cut-off in the group of metrics."""
         depths = [metric.ties.depth(metric.k) for metric in group]
-        held = retrieved(batch.scores, self.counted(batch))
+        held = retrieved_mask(batch.scores, self.counted_items(batch))
         deepest = None if None in depths else max(k for k in depths if k is not None)
         cutoffs = [metric.k for metric in group if metric.k is not None]
         order = self.ties.order(batch.scores, held, deepest)
@@ -218,13 +226,13 @@ class RankedMetric(ListwiseMetric):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Ranks the items and measures them."""
-        order = self.ties.order(scores, retrieved(scores, mask), self.ties.depth(self.k))
+        order = self.ties.order(scores, retrieved_mask(scores, mask), self.ties.depth(self.k))
         ranks = Ranks(self.ties, scores, mask, order, self.k, self.k)
         return self.at_ranks(labels, mask, weights, ranks)
 
-    def measured(self, batch: ListBatch, sort: Sort | None) -> Tensor:
+    def measure_lists(self, batch: ListBatch, sort: Sort | None) -> Tensor:
         if sort is None:
-            return super().measured(batch, sort)
+            return super().measure_lists(batch, sort)
         ranks = Ranks(self.ties, batch.scores, batch.mask, sort.order, self.k, sort.deepest)
         return self.at_ranks(batch.labels, batch.mask, batch.weights, ranks)
 

@@ -16,9 +16,9 @@ from tensorflow import Tensor
 
 from tfrank_sel import keras_versions
 from tfrank_sel.compilation import unconverted
+from tfrank_sel.errors import refusal
 from tfrank_sel.metrics.base import ListwiseMetric, relevances
 from tfrank_sel.ops import masking
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import UNSET, Named, register
 
 TENTHS = tuple(x / 10 for x in range(1, 10))

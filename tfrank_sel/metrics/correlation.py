@@ -9,7 +9,7 @@ from tensorflow import Tensor
 from tfrank_sel.arguments import Cutoff
 from tfrank_sel.metrics.averaging import DEFINED_LISTS, Averaging
 from tfrank_sel.metrics.base import BinaryMetric, ComparingMetric, RankedMetric
-from tfrank_sel.metrics.ties import Ranks, retrieved
+from tfrank_sel.metrics.ties import Ranks, retrieved_mask
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
@@ -57,7 +57,7 @@ class ARP(RankedMetric):
         """Averages the ranks, weighted by the labels."""
         worth = weights * self.worth(labels, mask)
         at_rank = ranks.at(worth)
-        missed = tf.reduce_sum(tf.where(retrieved(ranks.scores, mask), 0.0, worth), axis=-1)
+        missed = tf.reduce_sum(tf.where(retrieved_mask(ranks.scores, mask), 0.0, worth), axis=-1)
         found = tf.reduce_sum(at_rank * ranking.positions(at_rank), axis=-1)
         behind = 1.0 + tf.reduce_sum(tf.cast(mask, found.dtype), axis=-1)
         return tf.math.divide_no_nan(found + behind * missed, tf.reduce_sum(worth, axis=-1))

@@ -8,11 +8,11 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Cutoff, Share
+from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch, check_row_lengths
 from tfrank_sel.metrics.base import BinaryMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -47,15 +47,15 @@ class DiversityMetric(BinaryMetric):
         valid &= batch.mask[:, :, tf.newaxis]
         return batch._replace(labels=self.labels_above(labels, valid))
 
-    def counted(self, batch: ListBatch) -> Tensor:
+    def counted_items(self, batch: ListBatch) -> Tensor:
         """Returns the valid items; also an item of weight 0 covers its subtopics."""
         return batch.mask
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns 1 for an item that is relevant to a subtopic and 0 for another."""
-        return tf.reduce_max(self.covered(labels, mask), axis=-1)
+        return tf.reduce_max(self.covered_subtopics(labels, mask), axis=-1)
 
-    def covered(self, labels: Tensor, mask: Tensor) -> Tensor:
+    def covered_subtopics(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns 1 for each subtopic that an item covers, `[batch_size, list_size, subtopics]`."""
         # an item covers none if there is no subtopic
         labels = tf.pad(labels, [[0, 0], [0, 0], [0, 1]])
@@ -102,7 +102,7 @@ class PrecisionIA(DiversityMetric):
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the number of subtopics that the top items cover by the maximum."""
-        covered = self.covered(labels, mask)
+        covered = self.covered_subtopics(labels, mask)
         hits = tf.reduce_sum(ranks.at(weights * tf.reduce_sum(covered, axis=-1)), axis=-1)
         return tf.math.divide_no_nan(hits, ranks.depths(self.clip_k) * _subtopics(covered))
 
@@ -145,11 +145,11 @@ class SubtopicRecall(DiversityMetric):
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the number of subtopics covered by the top items by that of the whole list."""
-        covered = weights[:, :, tf.newaxis] * self.covered(labels, mask)
+        covered = weights[:, :, tf.newaxis] * self.covered_subtopics(labels, mask)
         # a row of zeros in front: no item covers no subtopic
-        on_top = tf.pad(ranks.gathered(covered), [[0, 0], [1, 0], [0, 0]])
+        on_top = tf.pad(ranks.gather_rows(covered), [[0, 0], [1, 0], [0, 0]])
         hits = tf.reduce_sum(tf.reduce_max(on_top, axis=1), axis=-1)
-        return tf.math.divide_no_nan(hits, _subtopics(self.covered(labels, mask)))
+        return tf.math.divide_no_nan(hits, _subtopics(self.covered_subtopics(labels, mask)))
 
 
 def _subtopics(covered: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class _AlphaMetric(DiversityMetric):
 
     def alpha_dcg(self, labels: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Adds up the discounted gains."""
-        covered = ranks.gathered(labels)
+        covered = ranks.gather_rows(labels)
         before = tf.cumsum(covered, axis=1, exclusive=True)
         left = tf.pow(tf.constant(1.0 - self.alpha, before.dtype), before)
         gains = ranks.at(weights) * tf.reduce_sum(covered * left, axis=-1)

@@ -50,15 +50,15 @@ class Measure(Listwise):
 
     @property
     @abc.abstractmethod
-    def reading(self) -> Hashable:
-        """Metrics whose `reading` is equal read the same batch of the same input, and sort alike.
+    def input_key(self) -> Hashable:
+        """Metrics whose `input_key` is equal read the same batch of the same input, and sort alike.
 
         A subclass adds the parameters that its own `batch_of`, `counted` or `shared_sort` use.
         """
 
     @abc.abstractmethod
     def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort | None:
-        """Sorts once for all metrics of the same `reading`; `None` if they do not sort."""
+        """Sorts once for all metrics of the same `input_key`; `None` if they do not sort."""
 
     @abc.abstractmethod
     def list_values(self, batch: ListBatch, sort: Sort | None) -> ListValues:
@@ -105,9 +105,9 @@ class Evaluator(Checked):
         self.metrics = tuple(metrics)
         alike: dict[Hashable, list[Measure]] = {}
         for metric in self.metrics:
-            alike.setdefault(metric.reading, []).append(metric)
+            alike.setdefault(metric.input_key, []).append(metric)
         self._groups = list(alike.values())
-        key = [tuple(metric.meaning for metric in group) for group in self._groups]
+        key = [tuple(metric.equality_key for metric in group) for group in self._groups]
         is_fixed = all(None not in group for group in key)
         self._evaluate = in_graph((Evaluator, *key) if is_fixed else None, self._values)
 

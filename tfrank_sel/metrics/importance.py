@@ -59,22 +59,22 @@ def importances(
         [Breiman, Random Forests, 2001](https://doi.org/10.1023/A:1010933404324).
     """
 
-    def measured(items: Mapping[str, np.ndarray]) -> np.ndarray:
+    def measure(items: Mapping[str, np.ndarray]) -> np.ndarray:
         return np.asarray(values(items), np.float64)
 
-    random, whole = np.random.default_rng(seed), measured(items)
+    random, whole = np.random.default_rng(seed), measure(items)
     of_list = np.repeat(np.arange(len(sizes)), sizes)
     orders = [np.lexsort((random.random(len(of_list)), of_list)) for _ in range(repeats)]
     results = {}
-    for name, own in columns.items():
-        shuffled = [measured(_shuffled(items, own, order)) for order in orders if own]
+    for name, numbers in columns.items():
+        shuffled = [measure(_shuffle_columns(items, numbers, order)) for order in orders if numbers]
         drops = whole - np.mean(shuffled or [whole], axis=0)
         margin = _NORMAL * float(drops.std()) / math.sqrt(len(drops))
         results[name] = Importance(float(drops.mean()), margin)
     return results
 
 
-def _shuffled(
+def _shuffle_columns(
     items: Mapping[str, np.ndarray], columns: Sequence[tuple[str, int]], order: np.ndarray
 ) -> dict[str, np.ndarray]:
     shuffled = dict(items)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tfrank_sel.arguments import Count, Positive, checked
+from tfrank_sel.arguments import Count, Positive, check_arguments
 from tfrank_sel.metrics.averaging import BY_RELEVANCE
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.metrics.correlation import ARP, OPA, BPref
@@ -14,7 +14,7 @@ from tfrank_sel.ops import ranking
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 
 
-@checked
+@check_arguments
 def trec_eval(
     cutoffs: Sequence[Count] = CUTOFFS,
     relevance_level: Positive | None = 1.0,
@@ -73,7 +73,7 @@ def trec_eval(
     return metrics
 
 
-@checked
+@check_arguments
 def tfr(cutoffs: Sequence[Count] = (1, 3, 5, 10)) -> list[ListwiseMetric]:
     """Makes the metrics of `tfr.keras.metrics.default_keras_metrics`, with their conventions.
 

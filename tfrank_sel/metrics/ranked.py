@@ -8,7 +8,7 @@ from tensorflow import Tensor
 
 from tfrank_sel.arguments import Cutoff, OpenShare, Positive
 from tfrank_sel.metrics.base import BinaryMetric, RankedMetric
-from tfrank_sel.metrics.ties import Ranks, retrieved
+from tfrank_sel.metrics.ties import Ranks, retrieved_mask
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
@@ -111,7 +111,7 @@ class NDCG(_GainMetric):
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the DCG of the scores by that of the gains."""
-        discounted = self._discounted(labels, mask, weights, ranks)
+        discounted = self._discounted_gains(labels, mask, weights, ranks)
         dcg, ideal = (tf.reduce_sum(x, axis=-1) for x in discounted)
         return tf.math.divide_no_nan(dcg, ideal)
 
@@ -122,17 +122,17 @@ class NDCG(_GainMetric):
             The values, `[batch_size, cut-offs]`.
         """
         batch = self.batch_of(y_true, y_pred, None, self.dtype)
-        mask = self.counted(batch)
-        order = self.ties.order(batch.scores, retrieved(batch.scores, mask), None)
+        mask = self.counted_items(batch)
+        order = self.ties.order(batch.scores, retrieved_mask(batch.scores, mask), None)
         ranks = Ranks(self.ties, batch.scores, mask, order, None, None)
         ends = tf.minimum(cutoffs, tf.shape(batch.scores)[1])
         dcg, ideal = (
             tf.gather(tf.pad(tf.cumsum(x, axis=-1), [[0, 0], [1, 0]]), ends, axis=1)
-            for x in self._discounted(batch.labels, mask, batch.weights, ranks)
+            for x in self._discounted_gains(batch.labels, mask, batch.weights, ranks)
         )
         return tf.math.divide_no_nan(dcg, ideal)
 
-    def _discounted(
+    def _discounted_gains(
         self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks
     ) -> tuple[Tensor, Tensor]:
         """The discounted gain at each rank by the scores, and by the gains."""

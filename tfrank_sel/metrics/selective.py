@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.arguments import Bound, Count, checked, number_array
+from tfrank_sel.arguments import Bound, Count, check_arguments, number_array
+from tfrank_sel.errors import refusal
 from tfrank_sel.keras_versions import MetricOptions
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch
@@ -17,7 +18,6 @@ from tfrank_sel.metrics.averaging import Averaging
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.metrics.evaluator import by_value
 from tfrank_sel.ops import masking
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 
@@ -59,9 +59,9 @@ class _RegionMetric(ListwiseMetric):
         )
 
     @property
-    def reading(self) -> Hashable:
+    def input_key(self) -> Hashable:
         """Metrics of one region read the same batch of the same input."""
-        return super().reading, self.lower, self.upper, by_value(self.label_map)
+        return super().input_key, self.lower, self.upper, by_value(self.label_map)
 
     def inside(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Whether an item is valid and its observed score is in the region."""
@@ -215,7 +215,7 @@ class ExcessError(ListwiseMetric):
         return tf.sqrt(_mean(tf.square(error), mask, weights))
 
 
-@checked
+@check_arguments
 def by_region(
     edges: Sequence[float], link: Link | None = None, label_map: Link | None = None
 ) -> list[ListwiseMetric]:
@@ -247,16 +247,16 @@ def by_region(
         words = {x: repr(x).removesuffix(".0") for x in bounds}
     made: list[ListwiseMetric] = []
     for low, high in regions:
-        place = f"{words[low]}_to_{words[high]}"
+        region = f"{words[low]}_to_{words[high]}"
         if math.isinf(low) or math.isinf(high):
-            place = f"below_{words[high]}" if math.isinf(low) else f"from_{words[low]}"
+            region = f"below_{words[high]}" if math.isinf(low) else f"from_{words[low]}"
         if link is not None:
-            made.append(RegionDivergence(link, low, high, label_map, name=f"divergence_{place}"))
-        made.append(RegionAbsoluteError(low, high, label_map, name=f"absolute_error_{place}"))
+            made.append(RegionDivergence(link, low, high, label_map, name=f"divergence_{region}"))
+        made.append(RegionAbsoluteError(low, high, label_map, name=f"absolute_error_{region}"))
     return made
 
 
-@checked
+@check_arguments
 def quantile_edges(scores: Any, regions: Count) -> list[float]:
     """Computes the edges of regions with equal numbers of observed scores (quantiles).
 

@@ -67,7 +67,7 @@ class Resampled:
         return low, high
 
 
-def resampled(
+def resample(
     keys: np.ndarray, values: np.ndarray, *, seed: int, resamples: int = RESAMPLES
 ) -> Resampled:
     """Sums values over queries, plain and resampled.
@@ -92,20 +92,20 @@ def resampled_parts(
     """Sums values over parts of the queries, plain and resampled with the same weights.
 
     Args:
-        keys: As in `resampled`.
+        keys: As in `resample`.
         parts: For each part, by name, the indices of its queries, which increase, and their values
             `[queries of the part, values]`.
-        seed: As in `resampled`.
-        resamples: As in `resampled`.
+        seed: As in `resample`.
+        resamples: As in `resample`.
     """
-    sums = {name: nothing(x.shape[1], resamples) for name, (_, x) in parts.items()}
+    sums = {name: empty_sums(x.shape[1], resamples) for name, (_, x) in parts.items()}
     chunk = max(_DRAWN // resamples, 1)
     for start in range(0, len(keys), chunk):
         drawn = poisson_weights(keys[start : start + chunk], seed, resamples)
         for name, (rows, values) in parts.items():
-            own = slice(*np.searchsorted(rows, [start, start + chunk]))
-            if own.start < own.stop:
-                part, weights = values[own].astype(np.float64), drawn[rows[own] - start]
+            in_chunk = slice(*np.searchsorted(rows, [start, start + chunk]))
+            if in_chunk.start < in_chunk.stop:
+                part, weights = values[in_chunk].astype(np.float64), drawn[rows[in_chunk] - start]
                 added = part.sum(axis=0), weights.sum(axis=0), weights.T @ part
                 sums[name] += Resampled(len(part), *added)
     return sums
@@ -140,7 +140,7 @@ def random_bits(keys: np.ndarray, seed: int, count: int) -> np.ndarray:
 
 
 def poisson_weights(keys: np.ndarray, seed: int, resamples: int) -> np.ndarray:
-    """Returns the weight of each query in each resample, `[queries, resamples]`, as in `resampled`.
+    """Returns the weight of each query in each resample, `[queries, resamples]`, as in `resample`.
 
     They suffice for what is no sum over queries, such as the parameters of a model.
     """
@@ -149,7 +149,7 @@ def poisson_weights(keys: np.ndarray, seed: int, resamples: int) -> np.ndarray:
     return np.searchsorted(_UPTO, uniform, side="right").astype(np.float64)
 
 
-def nothing(num_values: int, resamples: int = RESAMPLES) -> Resampled:
+def empty_sums(num_values: int, resamples: int = RESAMPLES) -> Resampled:
     """Returns the sums over no query."""
     zeros = np.zeros([resamples, num_values])
     return Resampled(0, np.zeros(num_values), np.zeros(resamples), zeros)

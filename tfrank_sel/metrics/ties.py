@@ -21,7 +21,7 @@ class Ties(Frozen, abc.ABC):
     """
 
     @abc.abstractmethod
-    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
+    def arrange(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Returns the indices of all items, `[batch_size, list_size]`, in rank order."""
 
     def depth(self, k: int | None) -> int | None:
@@ -30,7 +30,7 @@ class Ties(Frozen, abc.ABC):
 
     def order(self, scores: Tensor, mask: Tensor, depth: int | None) -> Tensor:
         """Returns the indices of the items of the first ranks, best first."""
-        first = self.arranged(scores, mask)
+        first = self.arrange(scores, mask)
         scores, mask = (tf.gather(x, first, batch_dims=1) for x in (scores, mask))
         return tf.gather(first, ranking.order(scores, mask, depth), batch_dims=1)
 
@@ -60,7 +60,7 @@ class InOrder(Ties):
         0.5
     """
 
-    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
+    def arrange(self, scores: Tensor, mask: Tensor) -> Tensor:
         return tf.broadcast_to(tf.range(tf.shape(scores)[1]), tf.shape(scores))
 
     def order(self, scores: Tensor, mask: Tensor, depth: int | None) -> Tensor:
@@ -83,7 +83,7 @@ class Reversed(Ties):
         0.3333
     """
 
-    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
+    def arrange(self, scores: Tensor, mask: Tensor) -> Tensor:
         return tf.broadcast_to(tf.range(tf.shape(scores)[1])[::-1], tf.shape(scores))
 
 
@@ -109,13 +109,13 @@ class Shuffled(Ties):
 
     seed: int = 0
 
-    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
+    def arrange(self, scores: Tensor, mask: Tensor) -> Tensor:
         bits = tf.bitcast(tf.cast(scores, tf.float32), tf.int32)
         # a sum, whatever the order of the items; padding adds 0, which is what 0 is scrambled to
-        of_list = tf.reduce_sum(_scrambled(tf.where(mask, bits, 0)), axis=-1, keepdims=True)
+        of_list = tf.reduce_sum(_scramble(tf.where(mask, bits, 0)), axis=-1, keepdims=True)
         # Positions are counted without padding, so that padding changes no rank.
-        place = tf.cumsum(tf.cast(mask, tf.int32), axis=-1)
-        drawn = _scrambled(_scrambled(of_list + self.seed) + place)
+        index = tf.cumsum(tf.cast(mask, tf.int32), axis=-1)
+        drawn = _scramble(_scramble(of_list + self.seed) + index)
         # floats hold 24 bits exactly; items tied in these bits keep the order of the list
         return ranking.order(tf.cast(drawn // 256, tf.float32), mask)
 
@@ -137,8 +137,8 @@ class Averaged(Ties):
         the Presence of Tied Scores, 2008](https://doi.org/10.1007/978-3-540-78646-7_38).
     """
 
-    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return IN_ORDER.arranged(scores, mask)
+    def arrange(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return IN_ORDER.arrange(scores, mask)
 
     def depth(self, k: int | None) -> None:
         """Sorts all, because the items tied at rank `k` count."""
@@ -207,25 +207,25 @@ class Ranks:
 
     def at(self, x: Tensor) -> Tensor:
         """Returns the expected value of `x` at each rank, `[batch_size, ranks]`; 0 for no item."""
-        return self.ties.at_ranks(*self._held(x))
+        return self.ties.at_ranks(*self._sort_inputs(x))
 
-    def gathered(self, x: Tensor) -> Tensor:
+    def gather_rows(self, x: Tensor) -> Tensor:
         """Returns the row of `x`, `[batch_size, list_size, n]`, at each rank; 0 for no item."""
-        held = retrieved(self.scores, self.mask)[:, :, tf.newaxis]
+        held = retrieved_mask(self.scores, self.mask)[:, :, tf.newaxis]
         x = tf.where(held, x, tf.zeros_like(x))
         return tf.gather(x, self.order[:, : self.k], batch_dims=1)
 
     def first(self, weights: Tensor) -> Tensor:
         """Returns the expected weight at each rank, where only the first above 0 counts."""
-        return self.ties.first_at(*self._held(weights))
+        return self.ties.first_at(*self._sort_inputs(weights))
 
     def so_far(self, relevant: Tensor) -> Tensor:
         """Returns the expected number of relevant items down to each rank that holds one."""
-        return self.ties.so_far(*self._held(relevant))
+        return self.ties.so_far(*self._sort_inputs(relevant))
 
     def counts(self) -> Tensor:
         """Counts the items retrieved for each list, `[batch_size]`."""
-        held = retrieved(self.scores, self.mask)
+        held = retrieved_mask(self.scores, self.mask)
         return tf.reduce_sum(tf.cast(held, self.scores.dtype), axis=-1)
 
     def depths(self, clip: bool) -> Tensor:
@@ -240,8 +240,8 @@ class Ranks:
         k = tf.constant(self.k, counts.dtype)
         return tf.minimum(counts, k) if clip else tf.broadcast_to(k, tf.shape(counts))
 
-    def _held(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, int | None]:
-        held = retrieved(self.scores, self.mask)
+    def _sort_inputs(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, int | None]:
+        held = retrieved_mask(self.scores, self.mask)
         x = tf.cast(x, self.scores.dtype)
         # NaN is equal to no score.
         nowhere = tf.constant(float("nan"), self.scores.dtype)
@@ -253,7 +253,7 @@ class Ranks:
         )
 
 
-def retrieved(scores: Tensor, mask: Tensor) -> Tensor:
+def retrieved_mask(scores: Tensor, mask: Tensor) -> Tensor:
     """Returns a mask of the items with a rank: the valid ones, except those with score -inf."""
     return mask & (scores != float("-inf"))
 
@@ -295,7 +295,7 @@ class _TieBlock:
         return tf.gather(tf.reshape(reduced, tf.shape(x)), self.number, batch_dims=1)
 
 
-def _scrambled(x: Tensor) -> Tensor:
+def _scramble(x: Tensor) -> Tensor:
     """Mixes the bits of integers, so that neighbours draw numbers far apart."""
     for shift, factor in ((16, 0x7FEB352D), (15, -0x7B935975)):
         bits = tf.bitcast(x, tf.uint32)

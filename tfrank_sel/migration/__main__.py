@@ -5,11 +5,11 @@ import difflib
 import pathlib
 import sys
 
-from tfrank_sel.locks import created
-from tfrank_sel.refusals import needed
+from tfrank_sel.errors import require_extra
+from tfrank_sel.locks import atomic_path
 
-with needed("tfrank-sel-migrate", "migrate"):
-    from tfrank_sel.migration.rewriting import MARK, rewritten
+with require_extra("tfrank-sel-migrate", "migrate"):
+    from tfrank_sel.migration.rewriting import MARK, rewrite_file
 
 from tfrank_sel.version import __version__
 
@@ -27,11 +27,11 @@ def main() -> None:
         "--write", action="store_true", help="Write the files instead of printing a diff."
     )
     parser.add_argument("--version", action="version", version=f"tfrank_sel {__version__}")
-    given = parser.parse_args()
+    options = parser.parse_args()
     marks = 0
-    for file in given.files:
+    for file in options.files:
         try:
-            marks += _migrate(file, given.write)
+            marks += _migrate(file, options.write)
         except (OSError, SyntaxError, ValueError) as error:
             parser.exit(2, f"Cannot rewrite {file}: {' '.join(str(error).split())}\n")
     if marks:
@@ -41,9 +41,9 @@ def main() -> None:
 def _migrate(file: pathlib.Path, is_written: bool) -> int:
     """Rewrites a file, or prints the diff, and returns the number of marks that this adds."""
     old = file.read_bytes()
-    new = rewritten(file.name, old)
+    new = rewrite_file(file.name, old)
     if is_written and new != old:
-        with created(file, replaces=True) as written:
+        with atomic_path(file, replaces=True) as written:
             written.write_bytes(new)
     elif not is_written:
         before, after = (_lines(text) for text in (old, new))

@@ -146,10 +146,10 @@ class _Rewriter(cst.CSTTransformer):
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        return self._renamed(original_node, updated_node)
+        return self._rename(original_node, updated_node)
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
-        return self._renamed(original_node, updated_node)
+        return self._rename(original_node, updated_node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         name = self._name(original_node.func)
@@ -219,19 +219,19 @@ class _Rewriter(cst.CSTTransformer):
             return None
         return imported[0].replace(f"{RANKING}.python", RANKING)  # where the modules really are
 
-    def _renamed(
+    def _rename(
         self, node: cst.Attribute | cst.Name, updated: cst.BaseExpression
     ) -> cst.BaseExpression:
         name = self._name(node) or ""
         if self._is_left or not name:
             return updated
-        module, _, own = name.rpartition(".")
+        module, _, last_name = name.rpartition(".")
         parent = self.get_metadata(ParentNodeProvider, node)
         written = (ExpressionContext.STORE, ExpressionContext.DEL)
         is_read = self.get_metadata(ExpressionContextProvider, node, None) not in written
         is_read &= not isinstance(parent, cst.MatchClass)
-        if is_read and module in _REDUCTIONS and own in names.REDUCTIONS:
-            return self._string(names.REDUCTIONS[own], node, updated)
+        if is_read and module in _REDUCTIONS and last_name in names.REDUCTIONS:
+            return self._string(names.REDUCTIONS[last_name], node, updated)
         if module == "tensorflow.keras.layers.experimental.preprocessing":
             return cst.parse_expression(_code(node).replace(".experimental.preprocessing", ""))
         if name.startswith(_LEGACY):
@@ -242,17 +242,17 @@ class _Rewriter(cst.CSTTransformer):
             return updated
         name = name.removeprefix(f"{RANKING}.")
         keys = names.KEYS.get(module.rpartition(".")[2], ())
-        if is_read and own in keys:
-            return self._string(own.lower(), node, updated)
+        if is_read and last_name in keys:
+            return self._string(last_name.lower(), node, updated)
         replacement = counterpart(name)
         is_called = isinstance(parent, cst.Call) and parent.func is node
         if replacement is None:
-            weighs = own == "ListMLELambdaWeight" and is_called
+            weighs = last_name == "ListMLELambdaWeight" and is_called
             if not (weighs and isinstance(parent, cst.Call) and len(parent.args) == 1):
                 self._note(f"`{name}`", by_hand(name))
             return updated
         is_class = replacement[0] == "tfrs"  # of the same name: it can be a base, too
-        if not (is_read and (is_called or is_class or own in names.FUNCTIONS)):
+        if not (is_read and (is_called or is_class or last_name in names.FUNCTIONS)):
             self._note(f"`{name}`", names.NOT_CALLED)
             return updated
         self._used.add(replacement[0])
@@ -268,34 +268,34 @@ class _Rewriter(cst.CSTTransformer):
             return updated
         return cst.SimpleString(f"{quotes[0]}{value}{quotes[0]}")
 
-    def _of_optimizer(self, given: Sequence[cst.Arg]) -> list[cst.Arg]:
+    def _of_optimizer(self, arguments: Sequence[cst.Arg]) -> list[cst.Arg]:
         """Returns the arguments of an optimizer of Keras 2 under the names of Keras 3."""
-        if any(x.keyword and x.keyword.value == "decay" for x in given):
+        if any(x.keyword and x.keyword.value == "decay" for x in arguments):
             self._note("`decay`", "Give a schedule as `learning_rate`.")
         return [
             x.with_changes(keyword=cst.Name("learning_rate"))
             if x.keyword and x.keyword.value == "lr"
             else x
-            for x in given
+            for x in arguments
         ]
 
-    def _arguments(self, name: str, given: Sequence[cst.Arg]) -> list[cst.Arg]:
+    def _arguments(self, name: str, arguments: Sequence[cst.Arg]) -> list[cst.Arg]:
         """Returns the arguments of a call without needless ones, under our names."""
         needless = names.NEEDLESS | ({"seed"} if name in names.SEEDED else set())
         kept = [
             x
-            for x in given
+            for x in arguments
             if not x.keyword or not (x.keyword.value in needless or _is_no_weight(x))
         ]
-        own = name.rpartition(".")[2]
+        last_name = name.rpartition(".")[2]
         for x in kept:
-            if own in names.UNWEIGHTED and x.keyword and x.keyword.value == "lambda_weight":
-                self._note(f"`{own}`", "Remove `lambda_weight`: this loss cannot use one.")
-        if kept and kept[-1] is not given[-1]:
-            last = given[-1]
+            if last_name in names.UNWEIGHTED and x.keyword and x.keyword.value == "lambda_weight":
+                self._note(f"`{last_name}`", "Remove `lambda_weight`: this loss cannot use one.")
+        if kept and kept[-1] is not arguments[-1]:
+            last = arguments[-1]
             end = {"comma": last.comma, "whitespace_after_arg": last.whitespace_after_arg}
             kept[-1] = kept[-1].with_changes(**end)
-        if own not in names.LAMBDA_WEIGHTS:
+        if last_name not in names.LAMBDA_WEIGHTS:
             return kept
         return [
             x.with_changes(keyword=cst.Name(names.ARGUMENTS[x.keyword.value]))
@@ -315,16 +315,16 @@ def counterpart(name: str) -> tuple[str, str] | None:
     if name.startswith(f"{RECOMMENDERS}."):
         name = name.removeprefix(f"{RECOMMENDERS}.")
         return ("tfrs", name) if name in names.RECOMMENDERS else None
-    module, _, own = name.rpartition(".")
-    if module == "keras.losses" and own in names.LOSSES:
-        return "tfr", f"losses.{names.LOSSES[own]}"
-    if module == "keras.losses" and own in names.LAMBDA_WEIGHTS:
-        return "lambdas", own
-    if module == "keras.metrics" and own in names.METRICS:
-        return "tfr", f"metrics.{names.METRICS[own]}"
-    if module in ("utils", "keras.utils") and own in names.FUNCTIONS:
-        return "ranking", names.FUNCTIONS[own]
-    return ("tfr", own) if name == "utils.sort_by_scores" else None
+    module, _, last_name = name.rpartition(".")
+    if module == "keras.losses" and last_name in names.LOSSES:
+        return "tfr", f"losses.{names.LOSSES[last_name]}"
+    if module == "keras.losses" and last_name in names.LAMBDA_WEIGHTS:
+        return "lambdas", last_name
+    if module == "keras.metrics" and last_name in names.METRICS:
+        return "tfr", f"metrics.{names.METRICS[last_name]}"
+    if module in ("utils", "keras.utils") and last_name in names.FUNCTIONS:
+        return "ranking", names.FUNCTIONS[last_name]
+    return ("tfr", last_name) if name == "utils.sort_by_scores" else None
 
 
 def by_hand(name: str) -> str:
@@ -342,10 +342,10 @@ _LEGACY = ("tensorflow.keras.optimizers.legacy.", "keras.optimizers.legacy.")
 
 def _places(name: str) -> int:
     """Returns how many arguments may be given by place: those that both have in one order."""
-    own = name.rpartition(".")[2]
-    if own in (*names.LAMBDA_WEIGHTS, *names.FUNCTIONS, "sort_by_scores"):
+    last_name = name.rpartition(".")[2]
+    if last_name in (*names.LAMBDA_WEIGHTS, *names.FUNCTIONS, "sort_by_scores"):
         return 3
-    return 1 if own == "get" else 0
+    return 1 if last_name == "get" else 0
 
 
 def _code(node: cst.CSTNode) -> str:
@@ -417,7 +417,7 @@ _MAGIC = re.compile(
 _HIDDEN = "tfrank_sel_migrate_magic_"
 
 
-def rewritten(name: str, content: bytes) -> bytes:
+def rewrite_file(name: str, content: bytes) -> bytes:
     """Rewrites a file that uses tensorflow-ranking or TensorFlow Recommenders.
 
     Encoding, byte order mark and ends of lines stay as they are, and so does all of a notebook but

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.compilation import unconverted
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.keras_versions import FULL_PRECISION, LayerOptions
 from tfrank_sel.models.preparation import ScoresItems
-from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 _KIND = {"trainable": False, "initializer": "zeros", **FULL_PRECISION}
@@ -108,8 +108,8 @@ def _kind(booster: Any, library: str, *kinds: str) -> str:
         if any(c.__name__ == kind and c.__module__.split(".")[0] == library for c in classes):
             return kind
     expected = " or ".join(f"{library}.{kind}" for kind in kinds)
-    given = f"an object of {classes[0].__module__}.{classes[0].__qualname__}"
-    raise TypeError(received(f"Expected an object of {expected}", given))
+    class_name = f"an object of {classes[0].__module__}.{classes[0].__qualname__}"
+    raise TypeError(received(f"Expected an object of {expected}", class_name))
 
 
 def _check_single(name: str, count: int) -> None:
@@ -417,16 +417,16 @@ class BoostedTrees(Configurable, ScoresItems, keras.Model):
     def build(self, input_shape: Any) -> None:
         """Creates the trees."""
 
-        def made(name: str, size: int, dtype: str) -> Any:
+        def weight(name: str, size: int, dtype: str) -> Any:
             return self.add_weight(shape=(size,), name=name, dtype=dtype, **_KIND)
 
-        self.roots = made("roots", self.num_trees, "int32")
-        self.feature = made("feature", self.num_nodes, "int32")
-        self.threshold = made("threshold", self.num_nodes, "float32")
-        self.missing_left = made("missing_left", self.num_nodes, "int32")
-        self.left = made("left", self.num_nodes, "int32")
-        self.right = made("right", self.num_nodes, "int32")
-        self.value = made("value", self.num_nodes, "float32")
+        self.roots = weight("roots", self.num_trees, "int32")
+        self.feature = weight("feature", self.num_nodes, "int32")
+        self.threshold = weight("threshold", self.num_nodes, "float32")
+        self.missing_left = weight("missing_left", self.num_nodes, "int32")
+        self.left = weight("left", self.num_nodes, "int32")
+        self.right = weight("right", self.num_nodes, "int32")
+        self.value = weight("value", self.num_nodes, "float32")
         self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -441,26 +441,26 @@ class BoostedTrees(Configurable, ScoresItems, keras.Model):
         items = tf.transpose(tf.where(tf.abs(items) <= ZERO, 0.0, items))
         items = tf.concat([items, tf.where(tf.math.is_nan(items), -np.inf, items)], axis=0)
         weights, layout = self._layout()
-        scores = _reached(items, layout)
+        scores = _leaf_scores(items, layout)
         if not tf.executing_eagerly():  # a graph keeps its layout when the weights change
             bits = tf.concat(
                 [tf.bitcast(tf.convert_to_tensor(x), tf.int32) for x in self.weights], 0
             )
             are_same = tf.reduce_all(bits == np.concatenate([x.view(np.int32) for x in weights]))
             # outside of the branch, the layout is a constant, which takes a tenth less time
-            scores = tf.cond(are_same, lambda: scores, lambda: self._walked(items))
+            scores = tf.cond(are_same, lambda: scores, lambda: self._walk(items))
         return tf.reshape(scores, tf.shape(features)[:-1])
 
     @unconverted  # to which each level of a tree would be several calls
     def _layout(self) -> tuple[list[np.ndarray], Layout]:
-        """The weights, and the trees as `_reached` takes them; made again if these have changed."""
+        """The weights, and the trees as `_leaf_scores` takes them; made again if they changed."""
         with tf.init_scope():
             weights = [x.numpy() for x in self.weights]
             if self._laid_out is None or not all(map(np.array_equal, self._laid_out[0], weights)):
                 self._laid_out = weights, laid_out(self.forest())
         return self._laid_out
 
-    def _walked(self, items: tf.Tensor) -> tf.Tensor:
+    def _walk(self, items: tf.Tensor) -> tf.Tensor:
         """The scores by steps from the roots, of any weights."""
         count = tf.shape(items)[1]
         row = self.feature + self.num_features * self.missing_left
@@ -479,7 +479,7 @@ class BoostedTrees(Configurable, ScoresItems, keras.Model):
         return tf.reduce_sum(tf.gather(self.value, node), axis=0)
 
 
-def _reached(items: tf.Tensor, layout: Layout) -> tf.Tensor:
+def _leaf_scores(items: tf.Tensor, layout: Layout) -> tf.Tensor:
     """The scores of items, `[rows, items]`, by the leaves that all splits leave."""
     leaf = layout.leaves[:, np.newaxis]
     for row, threshold, left, right in zip(*layout.splits, strict=True):

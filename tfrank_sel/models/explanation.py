@@ -9,9 +9,9 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from tfrank_sel.compilation import unconverted
+from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import features_and_mask, inputs_of
-from tfrank_sel.refusals import refusal
 
 # Scores of the items of a list, from its features and its mask.
 Score = Callable[[dict[str, tf.Tensor], tf.Tensor], tf.Tensor]
@@ -115,7 +115,7 @@ def contributions(
     orders = np.random.default_rng(0).permuted([range(count)] * pairs, axis=1)
     places = np.argsort(np.stack([orders, orders[:, ::-1]], axis=1)).reshape(-1, count)
     places = tf.constant(places, tf.int32)
-    pair = _checked(pair, mask)
+    pair = _check_pair(pair, mask)
     # The number of items of a list times its columns.
     cells = tf.shape(mask)[1] * count
     at_once = tf.clip_by_value(CELLS // tf.maximum(cells, 1), 1, count + 1)
@@ -124,13 +124,13 @@ def contributions(
         values, mask, pair = parts
         item, against = tf.unstack(pair)
 
-        def mixed(x: tf.Tensor, is_own: tf.Tensor) -> tf.Tensor:
+        def mix(x: tf.Tensor, is_own: tf.Tensor) -> tf.Tensor:
             shape = [at_once, *[1] * (x.shape.rank - is_own.shape.rank), *is_own.shape[1:]]
             row = tf.where(tf.reshape(is_own, shape), x[item], x[against])
             places = tf.stack([tf.range(at_once), tf.fill([at_once], item)], axis=1)
-            return tf.tensor_scatter_nd_update(repeated(x), places, row)
+            return tf.tensor_scatter_nd_update(repeat(x), places, row)
 
-        def repeated(x: tf.Tensor) -> tf.Tensor:
+        def repeat(x: tf.Tensor) -> tf.Tensor:
             return tf.repeat(x[tf.newaxis], at_once, axis=0)
 
         def of_order(places: tf.Tensor) -> tf.Tensor:
@@ -138,32 +138,32 @@ def contributions(
                 # the features that come first in the order, one more for each list
                 is_own = places < (start + tf.range(at_once))[:, tf.newaxis]
                 lists = {
-                    name: mixed(x, tf.gather(is_own, features[name], axis=1))
+                    name: mix(x, tf.gather(is_own, features[name], axis=1))
                     if name in features
-                    else repeated(x)
+                    else repeat(x)
                     for name, x in values.items()
                 }
-                scores = tf.cast(score(lists, repeated(mask)), tf.float64)
+                scores = tf.cast(score(lists, repeat(mask)), tf.float64)
                 return scores[:, item] - scores[:, against]
 
-            differences = _mapped(gaps, tf.range(0, count + 1, at_once), tf.float64)
+            differences = _map(gaps, tf.range(0, count + 1, at_once), tf.float64)
             differences = tf.reshape(differences, [-1])
             return tf.gather(differences[1:] - differences[:-1], places)
 
-        effects = _mapped(of_order, places, tf.float64)
+        effects = _map(of_order, places, tf.float64)
         means = tf.reduce_mean(tf.reshape(effects, [pairs, 2, count]), axis=1)
         error = tf.math.reduce_std(means, axis=0) / np.sqrt(pairs - 1)
         return tf.cast(tf.reduce_mean(means, axis=0), tf.float32), tf.cast(error, tf.float32)
 
     lists = dict(values), mask, pair
-    return Contributions(*_mapped(of_list, lists, (tf.float32, tf.float32)))
+    return Contributions(*_map(of_list, lists, (tf.float32, tf.float32)))
 
 
-def _mapped(function: Callable[[Any], Any], each: Any, dtype: Any) -> Any:
+def _map(function: Callable[[Any], Any], each: Any, dtype: Any) -> Any:
     return tf.map_fn(unconverted(function), each, fn_output_signature=dtype)
 
 
-def _checked(pair: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _check_pair(pair: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Returns the indices; the graph raises an error for those that are not of an item."""
     inside = (pair >= 0) & (pair < tf.shape(mask)[1])
     is_item = inside & tf.gather(mask, tf.where(inside, pair, 0), batch_dims=1)

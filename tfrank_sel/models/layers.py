@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Positive, Range
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.ops import soft_topk
-from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 _PRIME = 2**31 - 1

@@ -13,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import compilation, keras_versions
+from tfrank_sel.canonical_text import SPELLINGS, canonical
+from tfrank_sel.errors import refusal
 from tfrank_sel.features import (
     DAY,
     MEAN,
@@ -29,15 +31,13 @@ from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.models.summary import (
     Moments,
     by_feature,
-    compressed,
-    decoded,
+    compress,
+    decode_texts,
     distinguishable,
     vocabulary,
 )
 from tfrank_sel.ops import layout
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
-from tfrank_sel.spelling import SPELLINGS, spelled
 
 
 class Texts(tf.Module):
@@ -118,10 +118,10 @@ class Texts(tf.Module):
         kind = self._types[name]
         if isinstance(kind, Category):
             others = kind.out_of_vocabulary
-            place = self._tables[name].lookup(texts)
-            in_vocabulary = place + 1 + others
+            index = self._tables[name].lookup(texts)
+            in_vocabulary = index + 1 + others
             unknown = 1 + tf.strings.to_hash_bucket_fast(texts, others)
-            integers = tf.where(place < 0, unknown, in_vocabulary)
+            integers = tf.where(index < 0, unknown, in_vocabulary)
         else:
             integers = 1 + tf.strings.to_hash_bucket_fast(texts, kind.buckets)
         return tf.where(texts == "", tf.zeros_like(integers), integers)
@@ -137,8 +137,8 @@ class Texts(tf.Module):
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.txt"
         # texts are looked up as they are spelled; an earlier vocabulary may have several spellings
-        lines = {spelled(value): place for place, value in reversed([*enumerate(values)])}
-        spellings = enumerate(map(spelled, values))
+        lines = {canonical(value): place for place, value in reversed([*enumerate(values)])}
+        spellings = enumerate(map(canonical, values))
         keys = [x if lines[x] == place else f"\uffff{place}" for place, x in spellings]
         path.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
         whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
@@ -192,7 +192,7 @@ class WithinList(Configurable, keras.layers.Layer):
         size = tf.reduce_sum(tf.cast(is_item, tf.float32), axis=1, keepdims=True)
         x = tf.where(is_item, tf.cast(features, tf.float32), 0.0)
         ranks = _ranks_in_graph(x, is_item, size)
-        z = tf.cast(standardised(x, is_item), tf.float32)
+        z = tf.cast(standardise(x, is_item), tf.float32)
         return tf.concat([x, tf.clip_by_value(z, -FARTHEST, FARTHEST), ranks], axis=-1)
 
     def compute_output_shape(
@@ -202,7 +202,7 @@ class WithinList(Configurable, keras.layers.Layer):
         return (*features_shape[:-1], 3 * features_shape[-1])
 
 
-def standardised(x: tf.Tensor, is_item: tf.Tensor) -> tf.Tensor:
+def standardise(x: tf.Tensor, is_item: tf.Tensor) -> tf.Tensor:
     """Returns `(x - mean) / deviation` over the items of each list, axis 1, in float64.
 
     It is 0 at padding, and for all items of a list whose values differ by no more than rounding:
@@ -229,7 +229,9 @@ def _centred_ranks(x: tf.Tensor, is_item: tf.Tensor, size: tf.Tensor) -> tf.Tens
     x = tf.stop_gradient(tf.where(is_item, x, x.dtype.max))
     count = tf.shape(x)[1]
     longest = COUNTED_BY_XLA if keras_versions.is_compiled_by_xla() else COUNTED
-    total = tf.cond(count <= longest, lambda: _counted(x, count), lambda: _sorted(x, count))
+    total = tf.cond(
+        count <= longest, lambda: _rank_by_count(x, count), lambda: _rank_by_sort(x, count)
+    )
     total += tf.cast(count, x.dtype) - size
     return tf.where(is_item, tf.math.divide_no_nan(total, size - 1.0), 0.0)
 
@@ -238,7 +240,7 @@ def _centred_ranks(x: tf.Tensor, is_item: tf.Tensor, size: tf.Tensor) -> tf.Tens
 _ranks_in_graph = compilation.in_graph("centred ranks", _centred_ranks)
 
 
-def _counted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+def _rank_by_count(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """The number of items below less the number above, counted item by item."""
     if layout.is_wide() and keras_versions.is_compiled_by_xla():
         # XLA compares and sums in one kernel, and holds no array of pairs
@@ -250,7 +252,7 @@ def _counted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda j, total: j < count, add, (0, tf.zeros_like(x)))[1]
 
 
-def _sorted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+def _rank_by_sort(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """The same numbers by sorting, from the first and last place of each group of equal values."""
     rows = tf.transpose(x, [0, 2, 1])
     order = tf.argsort(rows, axis=-1)
@@ -258,10 +260,10 @@ def _sorted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     begins = tf.concat(
         [tf.ones_like(ordered[..., :1], tf.bool), ordered[..., 1:] > ordered[..., :-1]], axis=-1
     )
-    place = tf.broadcast_to(tf.range(count), tf.shape(order))
+    rank = tf.broadcast_to(tf.range(count), tf.shape(order))
     group = tf.cumsum(tf.cast(tf.reshape(begins, [-1]), tf.int32)) - 1
     first, last = (
-        tf.gather(segment(tf.reshape(place, [-1]), group, tf.size(group)), group)
+        tf.gather(segment(tf.reshape(rank, [-1]), group, tf.size(group)), group)
         for segment in (tf.math.unsorted_segment_min, tf.math.unsorted_segment_max)
     )
     row = tf.range(tf.size(group)) // tf.maximum(count, 1) * count
@@ -397,10 +399,10 @@ class Preparation(Configurable, keras.layers.Layer):
         if not len(rows) or np.isinf(values).any():
             received = f"{len(rows)} items, {int(np.isinf(values).sum())} infinite numbers"
             raise refusal("`batches` must have at least one item and finite numbers", received)
-        moments = Moments.of(compressed(values))
+        moments = Moments.of(compress(values))
         vocabularies = {}
         for texts in others:
-            for name, counts in by_feature(decoded(texts), types).items():
+            for name, counts in by_feature(decode_texts(texts), types).items():
                 if isinstance(kind := types[name], Category):
                     vocabularies[name] = vocabulary(counts, kind)
         lacking = set(np.array(column_names(types))[np.isnan(values).any(axis=0)])

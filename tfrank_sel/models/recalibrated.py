@@ -9,10 +9,10 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.models.preparation import ScoresItems, features_and_mask, inputs_of
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
 Array = NDArray[np.float64]
@@ -110,10 +110,10 @@ class Recalibrated(Configurable, ScoresItems, keras.Model):
         """Returns the expected labels of the items."""
         _, mask = features_and_mask(inputs)
         scores = as_lists(self.model(inputs_of(self.model, inputs), training=training))
-        labels = self.expected(scores)
+        labels = self.expected_labels(scores)
         return tf.where(mask, labels, tf.zeros_like(labels))
 
-    def expected(self, scores: tf.Tensor) -> tf.Tensor:
+    def expected_labels(self, scores: tf.Tensor) -> tf.Tensor:
         """Maps scores of the model to expected labels."""
         platt = self.max_label * tf.sigmoid(self.slope * scores + self.intercept)
         if not self.knots:

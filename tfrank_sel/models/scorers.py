@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Natural, Positive, Rate, check_heads
+from tfrank_sel.errors import refusal
 from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import (
@@ -16,9 +17,8 @@ from tfrank_sel.models.preparation import (
     features_and_mask,
     features_shape,
     inputs_of,
-    standardised,
+    standardise,
 )
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -500,5 +500,5 @@ class Ensemble(Configurable, ScoresItems, keras.Model):
         both, total = {"features": features, "mask": mask}, tf.zeros_like(mask, tf.float64)
         for member, factor in zip(self.members, self.factors, strict=True):
             scores = as_lists(member(inputs_of(member, both), training=training))
-            total += factor * standardised(scores, mask)
+            total += factor * standardise(scores, mask)
         return tf.cast(total, tf.float32)

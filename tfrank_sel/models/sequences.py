@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from tfrank_sel import keras_versions
 from tfrank_sel.arguments import Count, Rate
+from tfrank_sel.errors import refusal
 from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.models.scorers import Dropout
 from tfrank_sel.ops import catalogue
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -124,10 +124,10 @@ class SequenceEncoder(Configurable, keras.Model):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """As in `keras.Model`, without metrics of `tfrank_sel.metrics`."""
-        for given in tf.nest.flatten([args, kwargs]):
-            if isinstance(given, ListwiseMetric):
+        for metric in tf.nest.flatten([args, kwargs]):
+            if isinstance(metric, ListwiseMetric):
                 rule = "must not rank: they get states, not scores. Measure what `best` returns"
-                raise refusal(f"`metrics` {rule}", given.name)
+                raise refusal(f"`metrics` {rule}", metric.name)
         super().compile(*args, **kwargs)
 
     def build(self, input_shape: Any) -> None:

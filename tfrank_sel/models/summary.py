@@ -9,9 +9,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from tfrank_sel.canonical_text import canonical
+from tfrank_sel.errors import refusal
 from tfrank_sel.features import Category, FeatureTypes
-from tfrank_sel.refusals import refusal
-from tfrank_sel.spelling import spelled
 
 BLOCK = 2**16  # items at a time that are copied to float64
 
@@ -49,7 +49,7 @@ def moments(
             f"{len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite",
         )
     blocks = (rows[i : i + BLOCK].astype(np.float64) for i in range(0, len(rows), BLOCK))
-    total = functools.reduce(Moments.merged, (Moments.of(compressed(x)) for x in blocks))
+    total = functools.reduce(Moments.merge, (Moments.of(compress(x)) for x in blocks))
     return total.mean.tolist(), distinguishable(total.mean, total.variance()).tolist()
 
 
@@ -76,7 +76,7 @@ class Moments:
         gaps = np.where(is_there, rows - mean, 0.0)
         return cls(count, mean, np.einsum("ij,ij->j", gaps, gaps))
 
-    def merged(self, other: "Moments") -> "Moments":
+    def merge(self, other: "Moments") -> "Moments":
         """Returns the moments of the values of both objects together."""
         count = self.count + other.count
         share = other.count / np.maximum(count, 1)
@@ -90,7 +90,7 @@ class Moments:
         return variances
 
 
-def compressed(values: npt.ArrayLike) -> np.ndarray:
+def compress(values: npt.ArrayLike) -> np.ndarray:
     """Compresses features to `sign(x) * log(1 + abs(x))`, outside of a model."""
     return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
 
@@ -103,7 +103,7 @@ def distinguishable(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     return np.where(np.sqrt(variance) < 2.0**-20 * np.abs(mean), 0.0, variance)
 
 
-def decoded(octets: np.ndarray) -> np.ndarray:
+def decode_texts(octets: np.ndarray) -> np.ndarray:
     """Returns bytes of TensorFlow as texts."""
     texts: np.ndarray = np.vectorize(bytes.decode, otypes=[object])(octets)
     return texts
@@ -153,7 +153,7 @@ def vocabulary(counts: Mapping[str, int], feature: Category) -> list[str]:
     """
     spellings = collections.Counter[str]()
     for value, count in counts.items():
-        spellings[spelled(value)] += count
+        spellings[canonical(value)] += count
     often = [
         (-count, value)
         for value, count in spellings.items()

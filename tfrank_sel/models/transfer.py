@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from tfrank_sel.errors import refusal
 from tfrank_sel.models.preparation import Preparation
 from tfrank_sel.models.scorers import Ensemble, Perceptron, Prepared
-from tfrank_sel.refusals import refusal
 
 
 def warm_start(model: keras.Model, before: keras.Model) -> None:

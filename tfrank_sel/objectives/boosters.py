@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel import compilation
+from tfrank_sel.errors import received, refusal, require_extra
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.metrics import ItemMetric, ListwiseMetric
 from tfrank_sel.metrics.base import RankedMetric
@@ -20,7 +21,6 @@ from tfrank_sel.objectives.lists import (
     check_labels,
     content,
 )
-from tfrank_sel.refusals import needed, received, refusal
 
 Metric = ListwiseMetric | ItemMetric | ListwiseLoss
 
@@ -75,7 +75,7 @@ class Measured:
         items = np.append(as_scores(scores, len(lists.places)), 0.0)
         batches = (
             (y_true, items[index].reshape(y_true.shape), sample_weight)
-            for y_true, sample_weight, index in lists.padded()
+            for y_true, sample_weight, index in lists.batches()
         )
         if isinstance(self.metric, ItemMetric):
             return _of_items(self.metric, batches)
@@ -99,7 +99,7 @@ class Measured:
             result = self._evaluate(y_true, y_pred, sample_weight)
             return np.asarray(result.values), np.asarray(result.weights)
         batch = self.metric.batch_of(y_true, y_pred, sample_weight, self.metric.dtype)
-        values = self.metric.checked(*batch[:4])
+        values = self.metric.shared_formula(*batch[:4])
         return np.asarray(values), np.asarray(batch.list_weights)
 
 
@@ -264,12 +264,12 @@ def train_catboost(
         ValueError: As in `Derivatives`, or if the pool has no groups, has text or embedding
             features, or is quantized and has categorical features.
     """
-    with needed("`train_catboost`", "catboost", "CatBoost"):
+    with require_extra("`train_catboost`", "catboost", "CatBoost"):
         import catboost
     derivatives = Derivatives(loss, **options)
     _check(pool)
     labels = np.asarray(pool.get_label(), np.float64)
-    given = np.asarray(pool.get_weight(), np.float64)
+    pool_weights = np.asarray(pool.get_weight(), np.float64)
     group = _sizes(pool)
     # `predict` adds the baseline of its pool
     ignored = np.asarray(pool.get_baseline()).sum(axis=-1)
@@ -279,7 +279,7 @@ def train_catboost(
     seed, models = params.get("random_seed", 0), []
     scores = np.zeros(len(labels))
     for i in range(iterations):
-        gradient, diagonal = derivatives(labels, scores, given, group)
+        gradient, diagonal = derivatives(labels, scores, pool_weights, group)
         weights = np.maximum(diagonal, np.finfo(np.float32).tiny)
         # less the label, from which CatBoost subtracts it
         baseline = labels + np.where(diagonal > 0.0, gradient / weights, 0.0)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
 from tfrank_sel import losses
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.links.composite import CompositeSoftmax
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses import ListwiseLoss
@@ -26,7 +27,6 @@ from tfrank_sel.objectives.lists import (
     content,
 )
 from tfrank_sel.ops import masking
-from tfrank_sel.refusals import received, refusal
 
 PAIRS = 2**22  # the sum of squares of widths, from which 150 trees repay a compilation of a second
 STEP = 1 / 32  # of a central difference: float32 keeps four digits of it
@@ -150,8 +150,8 @@ def random_signs(count: int, shape: Tensor, seed: Tensor, dtype: tf.DType) -> li
     hadamard: NDArray[Any] = np.ones([1, 1])
     while len(hadamard) < count:
         hadamard = np.kron(hadamard, [[1, 1], [1, -1]])
-    place = tf.range(shape[1]) % count
-    return [signs * tf.gather(tf.constant(row, dtype), place) for row in hadamard]
+    index = tf.range(shape[1]) % count
+    return [signs * tf.gather(tf.constant(row, dtype), index) for row in hadamard]
 
 
 class Derivatives:
@@ -245,7 +245,7 @@ class Derivatives:
         lists = PaddedLists.of(labels, weights, group)
         check_labels(self.loss, lists.labels)
         batches = []
-        for y_true, sample_weight, index in lists.padded():
+        for y_true, sample_weight, index in lists.batches():
             made = self.loss.batch_of(y_true, np.zeros_like(y_true), sample_weight, self.loss.dtype)
             # chunks are cut from every field, so none may be left to broadcast
             full = made._replace(

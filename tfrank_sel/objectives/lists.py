@@ -10,9 +10,9 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from tensorflow import Tensor
 
+from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import Listwise
 from tfrank_sel.metrics import ItemMetric, ListwiseMetric
-from tfrank_sel.refusals import refusal
 
 # widths to choose from: powers of two, and one size between two of them
 SIZES = np.sort(np.outer(2 ** np.arange(3, 31), [1.0, 1.5]).astype(np.int32).ravel())
@@ -71,7 +71,7 @@ class PaddedLists(NamedTuple):
         w = None if weights is None else np.frombuffer(weights, np.float64)
         return cls(y, w, len(sizes), slots, lists, places[:-1])
 
-    def padded(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.int32]]]:
+    def batches(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.int32]]]:
         """Yields labels, padded with NaN, and weights as Keras takes them, with the slots."""
         labels = np.append(self.labels, np.nan)
         for index, members in zip(self.slots, self.members, strict=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 
 from tfrank_sel import keras_versions
-from tfrank_sel.locks import created
+from tfrank_sel.locks import atomic_path
 
 
 def write(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -19,5 +19,5 @@ def write(model: keras.Model, path: str | os.PathLike[str]) -> None:
         if error.name != "onnx":
             raise
         raise ImportError("`export.onnx` needs onnx: pip install 'tfrank_sel[onnx]'") from error
-    with created(Path(path)) as written:
-        written.write_bytes(rankers.serialized(model))
+    with atomic_path(Path(path)) as written:
+        written.write_bytes(rankers.serialize(model))

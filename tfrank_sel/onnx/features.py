@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.canonical_text import canonical
 from tfrank_sel.data import typed
 from tfrank_sel.features import (
     DAY,
@@ -21,8 +22,7 @@ from tfrank_sel.features import (
 )
 from tfrank_sel.models.preparation import FARTHEST, ROUNDING
 from tfrank_sel.onnx import standard
-from tfrank_sel.onnx.graph import Graph, GraphLists, indices, joined, no_form, part
-from tfrank_sel.spelling import spelled
+from tfrank_sel.onnx.graph import Graph, GraphLists, concatenate, indices, no_form, part
 
 _INTEGER = re.compile("0|-?[1-9][0-9]*")
 _ZERO, _NONE = np.float32(0.0), np.float64(0.0)
@@ -58,7 +58,9 @@ def _days(graph: Graph, seconds: str) -> str:
     day = graph("Div", graph("Sub", seconds, second), indices(DAY))
     is_missing = graph("Equal", seconds, indices(MISSING_INTEGER))
     return str(
-        graph("Where", is_missing, np.float32(np.nan), graph.cast(joined(graph, [day, second])))
+        graph(
+            "Where", is_missing, np.float32(np.nan), graph.cast(concatenate(graph, [day, second]))
+        )
     )
 
 
@@ -68,10 +70,10 @@ def preparation(graph: Graph, layer: Any, lists: Any) -> Any:
     values = values if isinstance(values, dict) else {"features": values}
     mask = lists.mask if isinstance(lists, GraphLists) else None
     types = layer._types
-    x = joined(graph, _columns(graph, types, values))
+    x = concatenate(graph, _columns(graph, types, values))
     is_missing = graph("IsNaN", x)
     mean, deviation = np.array(layer.mean), np.sqrt(np.array(layer.variance))
-    x = graph("Sub", _compressed(graph, x), mean)
+    x = graph("Sub", _compress(graph, x), mean)
     x = graph("Div", x, np.where(deviation > 0.0, deviation, np.inf))
     numbers = graph("Where", is_missing, _ZERO, graph.cast(x))
     parts = [numbers]
@@ -80,13 +82,13 @@ def preparation(graph: Graph, layer: Any, lists: Any) -> Any:
         mask = all_items(graph, numbers) if mask is None else mask
         chosen = graph("Gather", numbers, places.astype(np.int64), axis=-1)
         is_item = graph("Unsqueeze", mask, indices(-1))
-        parts = [graph("Where", is_item, numbers, _ZERO), *_standing(graph, chosen, is_item)]
+        parts = [graph("Where", is_item, numbers, _ZERO), *_within_list(graph, chosen, is_item)]
     if len(layer._indicated):
         lacks = graph("Gather", is_missing, layer._indicated.astype(np.int64), axis=-1)
         mask = all_items(graph, numbers) if mask is None else mask
         parts.append(graph.cast(graph("And", lacks, graph("Unsqueeze", mask, indices(-1)))))
     parts += _texts(graph, layer, values)
-    prepared = joined(graph, parts)
+    prepared = concatenate(graph, parts)
     return GraphLists(prepared, mask) if isinstance(lists, GraphLists) else prepared
 
 
@@ -128,7 +130,7 @@ def _columns(graph: Graph, types: Mapping[str, Feature], values: Mapping[str, st
     return parts
 
 
-def _compressed(graph: Graph, x: str) -> str:
+def _compress(graph: Graph, x: str) -> str:
     """sign(x) * log1p(abs(x)): the rounding of u = 1 + a cancels in a * log(u) / (u - 1)."""
     a = graph("Abs", x)
     u = graph("Add", a, np.float64(1.0))
@@ -138,8 +140,8 @@ def _compressed(graph: Graph, x: str) -> str:
     return str(graph("Where", is_tiny, x, graph("Mul", x, ratio)))
 
 
-def standardised(graph: Graph, x: str, is_item: str) -> str:
-    """Values less their mean in the list, by their deviation: see `preparation.standardised`."""
+def standardise(graph: Graph, x: str, is_item: str) -> str:
+    """Values less their mean in the list, by their deviation: see `preparation.standardise`."""
     size = graph("ReduceSum", graph.cast(is_item, tf.float64), indices(1), keepdims=1)
     size = graph("Max", size, np.float64(1.0))
 
@@ -154,10 +156,10 @@ def standardised(graph: Graph, x: str, is_item: str) -> str:
     return str(graph("Div", gaps, graph("Where", is_spread, deviation, np.float64(np.inf))))
 
 
-def _standing(graph: Graph, x: str, is_item: str) -> list[str]:
+def _within_list(graph: Graph, x: str, is_item: str) -> list[str]:
     """Values relative to the list, and centred ranks: see `WithinList`."""
     size = graph("ReduceSum", graph.cast(is_item, tf.float64), indices(1), keepdims=1)
-    z = standardised(graph, x, is_item)
+    z = standardise(graph, x, is_item)
     z = graph("Clip", graph.cast(z), np.float32(-FARTHEST), np.float32(FARTHEST))
     total = graph("Where", is_item, _less_more(graph, x, is_item, size), _NONE)
     others = graph("Max", graph("Sub", size, np.float64(1.0)), np.float64(1.0))
@@ -194,7 +196,7 @@ def within_list(graph: Graph, layer: Any, features: str, mask: str) -> str:
     """The features and their values relative to the list."""
     is_item = graph("Unsqueeze", mask, indices(-1))
     values = graph("Where", is_item, features, _ZERO)
-    return joined(graph, [values, *_standing(graph, features, is_item)])
+    return concatenate(graph, [values, *_within_list(graph, features, is_item)])
 
 
 def _texts(graph: Graph, layer: Any, values: Mapping[str, str]) -> list[str]:
@@ -222,21 +224,21 @@ def _ids(graph: Graph, layer: Any, name: str, texts: str) -> tuple[str, int]:
         raise no_form(layer, f"hashes of texts, of feature {name!r}; {accepted}")
     vocabulary = layer.vocabularies[name]
     keys: dict[Any, int] = {MISSING_INTEGER if kind.dtype == "int64" else "": 0}
-    for place, value in enumerate(vocabulary, 2):
+    for index, value in enumerate(vocabulary, 2):
         for spelling in _spellings(value):
             if kind.dtype == "string":
-                keys.setdefault(spelling, place)
+                keys.setdefault(spelling, index)
             elif _INTEGER.fullmatch(spelling):
-                keys.setdefault(int(spelling), place)
+                keys.setdefault(int(spelling), index)
     numbers = standard.labels(graph, texts, [*keys], [*keys.values()], 1)
     return numbers, kind.ids(len(vocabulary))
 
 
 def _spellings(value: str) -> list[str]:
     """The usual spellings of a value. ONNX has no regular expressions that replace texts."""
-    value = spelled(value)
+    value = canonical(value)
     iso = value.replace(" ", "T", 1)
     times = [f"{x}{zone}" for x in (value, iso) for zone in ("Z", "+00:00")]
     dates = [f"{value}{gap}00:00:00{zone}" for gap in " T" for zone in ("", "Z", "+00:00")]
     others = [value.title(), value.upper(), f"{value}.0", iso, *times, *dates]
-    return [value, *(x for x in others if spelled(x) == value)]
+    return [value, *(x for x in others if canonical(x) == value)]

@@ -10,7 +10,7 @@ import onnx
 import tensorflow as tf
 from onnx import helper, numpy_helper
 
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 from tfrank_sel.version import __version__
 
 TREES = "ai.onnx.ml"
@@ -111,10 +111,10 @@ class Graph:
             raise no_form(layer, f"no rule for its class; classes with a rule are {classes}")
         if not layer.built and not isinstance(layer, keras.Model):
             raise no_form(layer, "a layer that is not built; call the model once")
-        given = {name: x for name, x in kwargs.items() if x is not None and x is not False}
-        if unknown := given.keys() - inspect.signature(rule).parameters.keys():
+        passed = {name: x for name, x in kwargs.items() if x is not None and x is not False}
+        if unknown := passed.keys() - inspect.signature(rule).parameters.keys():
             raise no_form(layer, f"call argument {', '.join(sorted(unknown))}")
-        return rule(self, layer, *args, **given)
+        return rule(self, layer, *args, **passed)
 
     def shape(self, value: str) -> list[int | None]:
         """Returns the size of each axis of a value, None if it is unknown."""
@@ -122,7 +122,7 @@ class Graph:
         sizes = self._proto([output]).graph.output[0].type.tensor_type.shape.dim
         return [x.dim_value if x.HasField("dim_value") else None for x in sizes]
 
-    def serialized(self) -> bytes:
+    def serialize(self) -> bytes:
         """Returns the checked model as the content of a file.
 
         Raises:
@@ -167,7 +167,7 @@ def part(graph: Graph, values: str, start: int, end: int) -> str:
     return str(graph("Slice", values, indices(start), indices(end), indices(-1)))
 
 
-def joined(graph: Graph, parts: Sequence[str]) -> str:
+def concatenate(graph: Graph, parts: Sequence[str]) -> str:
     """Joins values along the last axis."""
     return parts[0] if len(parts) == 1 else str(graph("Concat", *parts, axis=-1))
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import keras_versions, models
+from tfrank_sel.errors import refusal
 from tfrank_sel.export import PADDING_SCORE
 from tfrank_sel.models.boosted_trees import ZERO, Node
 from tfrank_sel.models.recalibrated import SHARE
@@ -18,20 +19,19 @@ from tfrank_sel.onnx.graph import (
     Graph,
     GraphLists,
     Rule,
+    concatenate,
     indices,
-    joined,
     no_form,
     part,
 )
 from tfrank_sel.onnx.standard import array
-from tfrank_sel.refusals import refusal
 
 _OF_LAYERS = (keras.Sequential, keras_versions.FUNCTIONAL)
 _IDS = {"user": [None], "item": [None, None]}
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
-def serialized(model: keras.Model) -> bytes:
+def serialize(model: keras.Model) -> bytes:
     """Returns the file of a ranker: see `tfrank_sel.export.onnx`."""
     graph = Graph({**standard.RULES, **RULES})
     mask = None
@@ -66,7 +66,7 @@ def serialized(model: keras.Model) -> bytes:
     if mask is not None:
         scores = graph("Where", mask, scores, np.float32(PADDING_SCORE))
     graph.output(scores, "scores")
-    return graph.serialized()
+    return graph.serialize()
 
 
 def _features(graph: Graph, model: Any) -> Any:
@@ -104,7 +104,7 @@ def as_lists(graph: Graph, scores: str) -> str:
     return scores
 
 
-def _prepared(graph: Graph, model: Any, lists: Any) -> str:
+def _prepared_model(graph: Graph, model: Any, lists: Any) -> str:
     prepared = graph.layer(model.preparation, lists)
     if isinstance(prepared, GraphLists):
         return scores(graph, model.network, prepared)
@@ -130,13 +130,13 @@ def _looked_up(graph: Graph, model: Any, x: str) -> str:
     if not model.embeddings:
         return x
     # Columns of embeddings are counted from the end.
-    place = -sum(count for count, _, _ in model.embeddings)
-    parts = [graph("Slice", x, indices(0), indices(place), indices(-1))]
+    start = -sum(count for count, _, _ in model.embeddings)
+    parts = [graph("Slice", x, indices(0), indices(start), indices(-1))]
     for (count, _, _), layer in zip(model.embeddings, model._embeddings, strict=True):
-        end = place + count or np.iinfo(np.int64).max
-        ids = part(graph, x, place, end)
+        end = start + count or np.iinfo(np.int64).max
+        ids = part(graph, x, start, end)
         vectors = graph.layer(layer, ids)
-        place += count
+        start += count
         if count > 1:
             is_value = graph.cast(graph("Greater", graph("Unsqueeze", ids, indices(-1)), _ZERO))
             number = graph("ReduceSum", is_value, indices(-2), keepdims=0)
@@ -146,17 +146,17 @@ def _looked_up(graph: Graph, model: Any, x: str) -> str:
             parts.append(graph("Where", graph("Greater", number, _ZERO), mean, first))
         else:
             parts.append(graph("Squeeze", vectors, indices(-2)))
-    return joined(graph, parts)
+    return concatenate(graph, parts)
 
 
 def _ensemble(graph: Graph, model: Any, lists: GraphLists) -> str:
     parts = (scores(graph, member, lists) for member in model.members)
-    parts = (features.standardised(graph, x, lists.mask) for x in parts)  # type: ignore[arg-type]
+    parts = (features.standardise(graph, x, lists.mask) for x in parts)  # type: ignore[arg-type]
     weighted = map(functools.partial(graph, "Mul"), parts, map(np.float64, model.factors))
     return graph.cast(graph("Sum", *weighted))
 
 
-def _recalibrated(graph: Graph, model: Any, lists: GraphLists) -> str:
+def _recalibrated_model(graph: Graph, model: Any, lists: GraphLists) -> str:
     s = scores(graph, model.model, lists)
     log_odds = graph("Add", graph("Mul", s, np.float32(model.slope)), np.float32(model.intercept))
     labels = graph("Mul", graph("Sigmoid", log_odds), np.float32(model.max_label))
@@ -164,10 +164,10 @@ def _recalibrated(graph: Graph, model: Any, lists: GraphLists) -> str:
         knots, values = (
             np.array([x[0], *x, x[-1]], np.float32) for x in (model.knots, model.values)
         )
-        place = _searched(graph, s, knots[1:-1])
-        before = graph("Sub", place, indices(1))
-        left, right = (graph("Gather", knots, x) for x in (before, place))
-        low, high = (graph("Gather", values, x) for x in (before, place))
+        index = _search(graph, s, knots[1:-1])
+        before = graph("Sub", index, indices(1))
+        left, right = (graph("Gather", knots, x) for x in (before, index))
+        low, high = (graph("Gather", values, x) for x in (before, index))
         width = graph("Sub", right, left)
         width = graph("Where", graph("Greater", width, _ZERO), width, np.float32(np.inf))
         share = graph("Div", graph("Sub", s, left), width)
@@ -179,7 +179,7 @@ def _recalibrated(graph: Graph, model: Any, lists: GraphLists) -> str:
     return str(graph("Where", lists.mask, labels, _ZERO))
 
 
-def _searched(graph: Graph, values: str, knots: np.ndarray) -> str:
+def _search(graph: Graph, values: str, knots: np.ndarray) -> str:
     """One more than the number of knots up to each value, by a tree: a binary search."""
     nodes: list[Node] = []
 
@@ -268,12 +268,12 @@ def towers(graph: Graph, model: Any, inputs: dict[str, str]) -> Iterator[str]:
 RULES: dict[type, Rule] = {
     models.BoostedTrees: _boosted_trees,
     models.Ensemble: _ensemble,
-    models.ListScorer: _prepared,
+    models.ListScorer: _prepared_model,
     models.Perceptron: _perceptron,
     models.Preparation: features.preparation,
-    models.Prepared: _prepared,
-    models.Recalibrated: _recalibrated,
-    models.Scorer: _prepared,
+    models.Prepared: _prepared_model,
+    models.Recalibrated: _recalibrated_model,
+    models.Scorer: _prepared_model,
     models.TwoTower: _two_tower,
     models.WithinList: features.within_list,
 }

@@ -50,7 +50,7 @@ _ACTIVATIONS = {
 }
 
 
-def _activated(graph: Graph, layer: Any, x: str) -> str:
+def _activation(graph: Graph, layer: Any, x: str) -> str:
     if layer.activation not in _ACTIVATIONS:
         name = getattr(layer.activation, "__name__", layer.activation)
         raise no_form(layer, f"activation {name}")
@@ -61,7 +61,7 @@ def _dense(graph: Graph, layer: Any, x: str) -> str:
     if getattr(layer, "quantization_mode", None):
         raise no_form(layer, f"quantization {layer.quantization_mode}")
     x = graph("MatMul", x, array(layer.kernel))
-    return _activated(graph, layer, graph("Add", x, array(layer.bias)) if layer.use_bias else x)
+    return _activation(graph, layer, graph("Add", x, array(layer.bias)) if layer.use_bias else x)
 
 
 def _relu(graph: Graph, layer: Any, x: str) -> str:
@@ -110,11 +110,11 @@ def _normalization(graph: Graph, layer: Any, x: str) -> str:
     return str(graph("Div", graph("Sub", x, array(layer.mean)), deviation))
 
 
-def _rescaling(graph: Graph, layer: Any, x: str) -> str:
+def _rescale(graph: Graph, layer: Any, x: str) -> str:
     return str(graph("Add", graph("Mul", x, np.float32(layer.scale)), np.float32(layer.offset)))
 
 
-def _merged(kind: str) -> Any:
+def _merge_rule(kind: str) -> Any:
     def rule(graph: Graph, layer: Any, xs: Sequence[str]) -> str:
         return functools.reduce(lambda x, y: str(graph(kind, x, y)), xs)
 
@@ -122,10 +122,10 @@ def _merged(kind: str) -> Any:
 
 
 def _average(graph: Graph, layer: Any, xs: Sequence[str]) -> str:
-    return str(graph("Div", _merged("Add")(graph, layer, xs), np.float32(len(xs))))
+    return str(graph("Div", _merge_rule("Add")(graph, layer, xs), np.float32(len(xs))))
 
 
-def _pooled(kind: str) -> Any:
+def _pool_rule(kind: str) -> Any:
     def rule(graph: Graph, layer: Any, x: str) -> str:
         axis = 1 if layer.data_format == "channels_last" else 2
         return str(graph(kind, x, indices(axis), keepdims=int(layer.keepdims)))
@@ -165,9 +165,7 @@ def attention(
         raise no_form(layer, f"attention axes {layer._attention_axes}; expected the second")
     parts = (("query", query), ("key", value if key is None else key), ("value", value))
     q, k, v = (
-        graph(
-            "Transpose", _projected(graph, getattr(layer, f"_{name}_dense"), x), perm=[0, 2, 1, 3]
-        )
+        graph("Transpose", _project(graph, getattr(layer, f"_{name}_dense"), x), perm=[0, 2, 1, 3])
         for name, x in parts
     )
     q = graph("Mul", q, np.float32(1.0 / np.sqrt(layer.key_dim)))
@@ -177,16 +175,16 @@ def attention(
         logits = graph("Where", seen, logits, _LOWEST)
     attended = graph("MatMul", graph("Softmax", logits, axis=-1), v)
     attended = graph("Transpose", attended, perm=[0, 2, 1, 3])
-    return _projected(graph, layer._output_dense, attended)
+    return _project(graph, layer._output_dense, attended)
 
 
-def _projected(graph: Graph, dense: Any, x: str) -> str:
+def _project(graph: Graph, dense: Any, x: str) -> str:
     x = graph("Einsum", x, array(dense.kernel), equation=dense.equation)
     return graph("Add", x, array(dense.bias)) if dense.bias is not None else x
 
 
 def _einsum_dense(graph: Graph, layer: Any, x: str) -> str:
-    return _activated(graph, layer, _projected(graph, layer, x))
+    return _activation(graph, layer, _project(graph, layer, x))
 
 
 def _cosines(graph: Graph, layer: Any, x: str) -> str:
@@ -210,8 +208,8 @@ RULES: dict[type, Rule] = {
     keras.Sequential: _functional,
     keras_versions.FUNCTIONAL: _functional,
     CosineClassifier: _cosines,
-    _layers.Activation: lambda graph, layer, x: _activated(graph, layer, x),
-    _layers.Add: _merged("Add"),
+    _layers.Activation: lambda graph, layer, x: _activation(graph, layer, x),
+    _layers.Add: _merge_rule("Add"),
     _layers.Average: _average,
     _layers.BatchNormalization: _batch_normalization,
     _layers.Concatenate: lambda graph, layer, xs: graph("Concat", *xs, axis=layer.axis),
@@ -220,25 +218,25 @@ RULES: dict[type, Rule] = {
     _layers.ELU: lambda graph, layer, x: graph("Elu", x, alpha=float(layer.alpha)),
     _layers.Embedding: _embedding,
     _layers.Flatten: lambda graph, layer, x: graph("Flatten", x, axis=1),
-    _layers.GlobalAveragePooling1D: _pooled("ReduceMean"),
-    _layers.GlobalMaxPooling1D: _pooled("ReduceMax"),
+    _layers.GlobalAveragePooling1D: _pool_rule("ReduceMean"),
+    _layers.GlobalMaxPooling1D: _pool_rule("ReduceMax"),
     _layers.IntegerLookup: _lookup,
     _layers.LayerNormalization: _layer_normalization,
     _layers.LeakyReLU: lambda graph, layer, x: graph(
         "LeakyRelu", x, alpha=float(layer.negative_slope)
     ),
-    _layers.Maximum: _merged("Max"),
-    _layers.Minimum: _merged("Min"),
+    _layers.Maximum: _merge_rule("Max"),
+    _layers.Minimum: _merge_rule("Min"),
     _layers.MultiHeadAttention: attention,
-    _layers.Multiply: _merged("Mul"),
+    _layers.Multiply: _merge_rule("Mul"),
     _layers.Normalization: _normalization,
     _layers.Permute: lambda graph, layer, x: graph("Transpose", x, perm=[0, *layer.dims]),
     _layers.ReLU: _relu,
-    _layers.Rescaling: _rescaling,
+    _layers.Rescaling: _rescale,
     _layers.Reshape: lambda graph, layer, x: graph("Reshape", x, indices(0, *layer.target_shape)),
     _layers.Softmax: _softmax,
     _layers.StringLookup: _lookup,
-    _layers.Subtract: _merged("Sub"),
+    _layers.Subtract: _merge_rule("Sub"),
     **dict.fromkeys(
         (
             Dropout,

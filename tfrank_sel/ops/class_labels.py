@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 
 
 def of_items(y_true: Any, y_pred: Any, are_relevances: bool) -> Any:
@@ -59,8 +59,8 @@ def are_alone(y_true: Any, y_pred: Any, sample_weight: Any) -> bool:
 
     Rows of different lengths, a mask or weights tell items apart.
     """
-    given = y_true, y_pred, sample_weight
-    if any(isinstance(x, tf.RaggedTensor) for x in given):
+    tensors = y_true, y_pred, sample_weight
+    if any(isinstance(x, tf.RaggedTensor) for x in tensors):
         return False
     if getattr(y_pred, "_keras_mask", None) is not None or are_given(y_true, y_pred) is not True:
         return False
@@ -119,28 +119,30 @@ def of_positions(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any
         The arguments with one axis for both `batch_size` and `length`; unchanged if they are not
         sequences. The index is -1 where the Keras mask of `y_pred` is False.
     """
-    given = y_true, y_pred, sample_weight
-    if any(isinstance(x, tf.RaggedTensor) for x in given):
-        return given
+    tensors = y_true, y_pred, sample_weight
+    if any(isinstance(x, tf.RaggedTensor) for x in tensors):
+        return tensors
     scores = tf.convert_to_tensor(y_pred)
     shape = scores.shape
     if shape.rank != 3 or shape[2] == 1:
-        return given
+        return tensors
     indices = tf.convert_to_tensor(y_true)
     weights = tf.convert_to_tensor(1.0 if sample_weight is None else sample_weight)
     of_position = [*shape[:2]]
     allowed = [[], shape[:1], [*shape[:1], 1], of_position, [*of_position, 1], shape]
     if not indices.dtype.is_integer or indices.shape.rank != 2:
-        return given
+        return tensors
     if not indices.shape.is_compatible_with(of_position):
-        return given
+        return tensors
     if not any(weights.shape.is_compatible_with(x) for x in allowed):
-        return given
-    indices, of_all, weights = flattened(indices, y_pred, weights)
+        return tensors
+    indices, of_all, weights = flatten_sequences(indices, y_pred, weights)
     return indices, of_all, None if sample_weight is None else weights
 
 
-def flattened(y_true: Tensor, y_pred: Any, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def flatten_sequences(
+    y_true: Tensor, y_pred: Any, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gives sequences one axis for both `batch_size` and `length`.
 
     Args:
@@ -152,7 +154,7 @@ def flattened(y_true: Tensor, y_pred: Any, weights: Tensor) -> tuple[Tensor, Ten
     Returns:
         The indices, -1 where the mask is False; `y_pred` and the weights.
     """
-    scores, y_true = tf.convert_to_tensor(y_pred), masked(as_int32(y_true), y_pred)
+    scores, y_true = tf.convert_to_tensor(y_pred), apply_mask(as_int32(y_true), y_pred)
     of_all = tf.reshape(scores, [-1, scores.shape[2] or tf.shape(scores)[2]])
     if weights.shape.rank == 3:
         weights = tf.reshape(tf.broadcast_to(weights, tf.shape(scores)), tf.shape(of_all))
@@ -162,7 +164,7 @@ def flattened(y_true: Tensor, y_pred: Any, weights: Tensor) -> tuple[Tensor, Ten
     return tf.reshape(y_true, [-1]), of_all, weights
 
 
-def masked(indices: Tensor, y_pred: Any) -> Tensor:
+def apply_mask(indices: Tensor, y_pred: Any) -> Tensor:
     """Returns indices, int32, with -1 where the Keras mask of `y_pred` is False."""
     if (mask := getattr(y_pred, "_keras_mask", None)) is None:
         return indices

@@ -48,7 +48,7 @@ def mean_ranks(labels: Tensor, mask: Tensor) -> Tensor:
     indices = ranking.order(labels, mask)
     among = groups(at(labels, indices), at(mask, indices))
     ranks = tf.cast(among.first + among.behind + 1, labels.dtype) / 2.0
-    return tf.where(mask, ranking.unsorted(ranks, indices), 0.0)
+    return tf.where(mask, ranking.unsort(ranks, indices), 0.0)
 
 
 def num_pairs(labels: Tensor, mask: Tensor) -> Tensor:
@@ -142,9 +142,9 @@ def _least_behind(*x: Tensor) -> list[Tensor]:
         ]
 
     def double(step: Tensor | int, *x: Tensor) -> list[Tensor]:
-        return [tf.minimum(y, _moved(y, step, y.dtype.max)) for y in x]
+        return [tf.minimum(y, _shift(y, step, y.dtype.max)) for y in x]
 
-    return _doubling(double, *x)
+    return _double(double, *x)
 
 
 def _is_compared(x: Tensor) -> bool:
@@ -169,14 +169,14 @@ def _decayed_sums(x: Tensor, decay: Tensor) -> Tensor:
             return tf.reverse(reached, [1])
 
         def double(step: Tensor | int, y: Tensor, d: Tensor) -> list[Tensor]:
-            return [y + d * _moved(y, step, 0.0), d * _moved(d, step, 0.0)]
+            return [y + d * _shift(y, step, 0.0), d * _shift(d, step, 0.0)]
 
-        return _doubling(double, x, tf.pad(decay, [[0, 0], [0, 1]]))[0], gradient
+        return _double(double, x, tf.pad(decay, [[0, 0], [0, 1]]))[0], gradient
 
     return f(x)
 
 
-def _moved(x: Tensor, step: Tensor | int, fill: float) -> Tensor:
+def _shift(x: Tensor, step: Tensor | int, fill: float) -> Tensor:
     """Shifts values by `step` positions to the front."""
     shape = tf.shape(x)
     # XLA slices at any place, but only where the shape of the padded values is known
@@ -185,7 +185,7 @@ def _moved(x: Tensor, step: Tensor | int, fill: float) -> Tensor:
     return padded[:, step:] if isinstance(step, int) else tf.slice(padded, [0, step], shape)
 
 
-def _doubling(double: Callable[..., list[Tensor]], *state: Tensor) -> list[Tensor]:
+def _double(double: Callable[..., list[Tensor]], *state: Tensor) -> list[Tensor]:
     """Repeats a part of a scan with steps of 1, 2, 4, ... that are shorter than a list."""
     static_size, scanned = state[0].shape[1], list(state)
     if static_size is not None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 
-def centred(scores: Tensor, mask: Tensor, axis: int | None = -1) -> Tensor:
+def centre(scores: Tensor, mask: Tensor, axis: int | None = -1) -> Tensor:
     """Subtracts from each list its largest score, if all differences to it are exact.
 
     Formulas that do not change if a constant is added to a list then keep their digits far from 0,
@@ -32,7 +32,7 @@ def centred(scores: Tensor, mask: Tensor, axis: int | None = -1) -> Tensor:
 
 def at_temperature(scores: Tensor, mask: Tensor, temperature: float) -> Tensor:
     """Divides scores, which are 0 where masked, by a temperature; up to a constant of each list."""
-    return (scores if is_power_of_2(temperature) else centred(scores, mask)) / temperature
+    return (scores if is_power_of_2(temperature) else centre(scores, mask)) / temperature
 
 
 def is_power_of_2(x: float) -> bool:
@@ -61,8 +61,8 @@ def softmax_complement(x: Tensor, mask: Tensor) -> Tensor:
     """Computes `1 - softmax(x)`, accurate if an item has nearly all the probability."""
     exp, centred, rest, count = _exponentials(x, mask)
     # the top item depends only on `rest`
-    own = tf.where((centred < 0.0) | (count > 1.0), exp, 1.0)
-    return (rest + (count - own)) / (rest + count)
+    term = tf.where((centred < 0.0) | (count > 1.0), exp, 1.0)
+    return (rest + (count - term)) / (rest + count)
 
 
 def log_sum_exp(x: Tensor, mask: Tensor) -> Tensor:

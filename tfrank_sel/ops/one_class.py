@@ -23,17 +23,17 @@ def scores_of(classes: Tensor, scores: Tensor) -> Tensor:
 
     @tf.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
-        own = tf.gather_nd(scores, _places(classes, scores))
+        scores_of_class = tf.gather_nd(scores, _places(classes, scores))
 
         def gradient(upstream: Tensor) -> Tensor:
-            return put(tf.zeros_like(scores), classes, upstream)
+            return replace_scores(tf.zeros_like(scores), classes, upstream)
 
-        return tf.where(are_there(classes, scores), own, 0.0), gradient
+        return tf.where(are_there(classes, scores), scores_of_class, 0.0), gradient
 
     return f(scores)
 
 
-def put(scores: Tensor, classes: Tensor, values: Tensor) -> Tensor:
+def replace_scores(scores: Tensor, classes: Tensor, values: Tensor) -> Tensor:
     """Returns the scores with other ones, `[batch_size]`, of the classes."""
     places = _places(classes, scores)
     values = tf.where(are_there(classes, scores), values, tf.gather_nd(scores, places))
@@ -52,29 +52,29 @@ def cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:
     Where the class has nearly all the probability, it is `-log1p(-q)` of the probability `q` of all
     other classes, and the gradient of the class is `-q`, so that both keep their digits.
     """
-    there = are_there(classes, logits)
+    has_class = are_there(classes, logits)
 
     @tf.custom_gradient
     def f(logits: Tensor) -> tuple[Tensor, object]:
         values, residuals = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
-            features=logits, labels=tf.where(there, classes, 0)
+            features=logits, labels=tf.where(has_class, classes, 0)
         )
 
         def exact() -> tuple[Tensor, Tensor]:
-            others = put(residuals, classes, tf.zeros_like(values))
+            others = replace_scores(residuals, classes, tf.zeros_like(values))
             q = tf.reduce_sum(others, axis=1)
             logs = tf.math.log1p(-tf.minimum(q, 0.5))
-            return tf.where(q < 0.5, -logs, values), put(others, classes, -q)
+            return tf.where(q < 0.5, -logs, values), replace_scores(others, classes, -q)
 
         values, residuals = tf.cond(  # of classes in doubt, three passes are saved
             tf.reduce_any(values < DOUBT), exact, lambda: (values, residuals)
         )
 
         def gradient(upstream: Tensor) -> Tensor:
-            upstream = tf.where(there, upstream, 0.0)
+            upstream = tf.where(has_class, upstream, 0.0)
             return upstream[:, tf.newaxis] * _residuals(logits, residuals)
 
-        return tf.where(there, values, 0.0), gradient
+        return tf.where(has_class, values, 0.0), gradient
 
     return f(logits)
 
@@ -107,11 +107,13 @@ def log_sum_exp_beside(classes: Tensor, scores: Tensor, value: Tensor | None = N
         nothing = tf.fill(tf.shape(classes), tf.constant(-math.inf, scores.dtype))
         result = value
         if value is None:
-            result = tf.reduce_logsumexp(put(scores, classes, nothing), axis=1)
+            result = tf.reduce_logsumexp(replace_scores(scores, classes, nothing), axis=1)
 
         def gradient(upstream: Tensor) -> Tensor:
             logs = log_sum_exp_beside(classes, scores, result)[:, tf.newaxis]
-            others = put(scores, classes, nothing)  # the exponential of the class may overflow
+            others = replace_scores(
+                scores, classes, nothing
+            )  # the exponential of the class may overflow
             return upstream[:, tf.newaxis] * tf.exp(others - tf.where(logs > -math.inf, logs, 0.0))
 
         return tf.identity(result), gradient

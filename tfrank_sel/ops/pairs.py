@@ -136,20 +136,20 @@ def all_pairs(function: PairFunction, items: Items, parity: float) -> Sums:
     num_blocks = 2 * half + 1
     width = -(-list_size // num_blocks)
 
-    def paired(second: Items) -> tuple[Tensor, Tensor]:
+    def pair_costs(second: Items) -> tuple[Tensor, Tensor]:
         second = Items(*(x[:, :, tf.newaxis, :] for x in second))
         cost, by_item = function(first, second, first.scores - second.scores)
         return tf.reduce_sum(tf.reduce_sum(cost, axis=-1), axis=[1, 2]), by_item
 
     def add(step: Tensor, cost: Tensor, total: Tensor) -> tuple[Tensor, ...]:
-        more, by_item = paired(Items(*(tf.roll(x, -step, axis=1) for x in blocked)))
+        more, by_item = pair_costs(Items(*(tf.roll(x, -step, axis=1) for x in blocked)))
         behind = tf.roll(tf.reduce_sum(by_item, axis=-2), step, axis=1)
         total += tf.reduce_sum(by_item, axis=-1) + parity * behind
         return step + 1, cost + more, total
 
     blocked = _blocks(items, num_blocks, width)
     first = Items(*(x[..., tf.newaxis] for x in blocked))
-    cost, by_item = paired(blocked)
+    cost, by_item = pair_costs(blocked)
     # inside a block each pair comes from both sides: half of the cost, and no mirror image
     sums = 0.5 * cost, tf.reduce_sum(by_item, axis=-1)
     if not is_whole:
@@ -191,8 +191,8 @@ def _top_pairs(k: int, function: PairFunction, items: Items, parity: float) -> S
         # a pair of two top items comes once, from the better rank
         second = second._replace(mask=second.mask & (second.ranks > first.ranks))
         more, by_item = function(first, second, first.scores - second.scores)
-        own = tf.reduce_sum(by_item, axis=-1)[:, tf.newaxis, :]
-        of_top += tf.where(block == step, own, tf.zeros_like(own))
+        total_by_item = tf.reduce_sum(by_item, axis=-1)[:, tf.newaxis, :]
+        of_top += tf.where(block == step, total_by_item, tf.zeros_like(total_by_item))
         total += parity * tf.reduce_sum(by_item, axis=-2)
         return step + 1, cost + tf.reduce_sum(more, axis=[1, 2]), of_top, total
 

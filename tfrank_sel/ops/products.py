@@ -242,21 +242,21 @@ def tree_product(u: Tensor, degree: int) -> Tensor:
             product /= tf.reduce_max(product, axis=0, keepdims=True)
             bits = product.shape[0].bit_length()
         nodes, bits = product.shape[2] // 2, 2 * bits
-        product = _convolved(product[:, :, :nodes], product[:, :, nodes:], degree)
+        product = _convolve(product[:, :, :nodes], product[:, :, nodes:], degree)
     product = tf.transpose(product[:, :, 0])
     product = tf.pad(product, [[0, 0], [0, degree + 1 - product.shape[1]]])
     return product / tf.reduce_max(product, axis=1, keepdims=True)
 
 
-def _convolved(a: Tensor, b: Tensor, degree: int) -> Tensor:
+def _convolve(a: Tensor, b: Tensor, degree: int) -> Tensor:
     """Multiplies polynomials of equal degrees, whose coefficients are rows, up to a degree."""
-    own = a.shape[0] - 1
-    rows = min(2 * own, degree) + 1
-    other = np.arange(rows) - np.arange(own + 1)[:, np.newaxis]
+    highest = a.shape[0] - 1
+    rows = min(2 * highest, degree) + 1
+    other = np.arange(rows) - np.arange(highest + 1)[:, np.newaxis]
     # outside of the polynomial, the row of zeros behind it
     shifted = tf.gather(
         tf.pad(b, [[0, 1], [0, 0], [0, 0]]),
-        np.where((other < 0) | (other > own), own + 1, other).astype(np.int32),
+        np.where((other < 0) | (other > highest), highest + 1, other).astype(np.int32),
     )
     return tf.reduce_sum(a[:, tf.newaxis] * shifted, axis=0)
 

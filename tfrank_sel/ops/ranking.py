@@ -38,10 +38,10 @@ def sort_by(
 def ranks(scores: Tensor, mask: Tensor) -> Tensor:
     """Computes the rank of each item in its list, in the dtype of `scores`."""
     in_order = tf.broadcast_to(positions(scores), tf.shape(scores))
-    return unsorted(in_order, order(scores, mask))
+    return unsort(in_order, order(scores, mask))
 
 
-def unsorted(x: Tensor, indices: Tensor) -> Tensor:
+def unsort(x: Tensor, indices: Tensor) -> Tensor:
     """Undoes `order`: returns the items of a sorted tensor to their `indices`."""
     shape = tf.shape(x)
     lists = tf.broadcast_to(tf.range(shape[0])[:, tf.newaxis], shape)

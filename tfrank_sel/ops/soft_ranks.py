@@ -62,14 +62,14 @@ def laplace_ranks(x: Tensor, among: Tensor) -> Tensor:
         above, below = _sums(scores, counts)
         # an item above counts 1, less half an exponential; one below, or a tie, half of it
         ahead = tf.cumsum(counts, axis=1, exclusive=True) + 0.5 * (counts - above + below)
-        ranks = ranking.unsorted(0.5 + ahead, order)
+        ranks = ranking.unsort(0.5 + ahead, order)
 
         def gradient(upstream: Tensor) -> Tensor:
             # the slope is even, so a pair changes both ranks by the same amount
             moved = tf.gather(upstream, order, batch_dims=1)
             moved_above, moved_below = _sums(scores, moved)
             slope = counts * (moved_above + moved_below) - moved * (above + below)
-            return tf.where(is_lost, lost, ranking.unsorted(0.5 * slope, order))
+            return tf.where(is_lost, lost, ranking.unsort(0.5 * slope, order))
 
         return tf.where(is_lost, lost, ranks), gradient
 
@@ -86,31 +86,31 @@ def _sums(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     steps = tf.exp(scores[:, 1:] - scores[:, :-1])
     from_above = tf.pad(steps, [[0, 0], [1, 0]])
     from_below = tf.reverse(tf.pad(steps, [[0, 0], [0, 1]]), [1])
-    below = _accumulated(from_below, tf.reverse(weights, [1]))
-    return _accumulated(from_above, weights), tf.reverse(below, [1])
+    below = _accumulate(from_below, tf.reverse(weights, [1]))
+    return _accumulate(from_above, weights), tf.reverse(below, [1])
 
 
-def _accumulated(steps: Tensor, x: Tensor) -> Tensor:
+def _accumulate(steps: Tensor, x: Tensor) -> Tensor:
     """Solves `y_i = steps_i * (y_{i-1} + x_{i-1})`, by sums over twice as many items each time."""
 
-    def doubled(width: Tensor | int, steps: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-        return steps * _shifted(steps, width), y + steps * _shifted(y, width)
+    def double(width: Tensor | int, steps: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return steps * _shift(steps, width), y + steps * _shift(y, width)
 
-    y, list_size = steps * _shifted(x, 1), steps.shape[1]
+    y, list_size = steps * _shift(x, 1), steps.shape[1]
     if list_size is not None:
         for power in range(max(0, list_size - 1).bit_length()):
-            steps, y = doubled(2**power, steps, y)
+            steps, y = double(2**power, steps, y)
         return y
     _, _, y = tf.while_loop(
         lambda width, *_: width < tf.shape(x)[1],
-        lambda width, steps, y: (2 * width, *doubled(width, steps, y)),
+        lambda width, steps, y: (2 * width, *double(width, steps, y)),
         (tf.constant(1), steps, y),
         maximum_iterations=_MOST_STEPS,
     )
     return y
 
 
-def _shifted(x: Tensor, width: Tensor | int) -> Tensor:
+def _shift(x: Tensor, width: Tensor | int) -> Tensor:
     """Moves all columns to the right, and fills with 0."""
     if isinstance(width, int):  # in a quarter of the time
         return tf.pad(x, [[0, 0], [width, 0]])[:, :-width]
@@ -217,7 +217,7 @@ def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Te
     def f(scores: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
             steps = _discount_steps(p, ahead, behind, discounts)
-            return _moved(upstream, steps, scores, mask, sigma)
+            return _scores_gradient(upstream, steps, scores, mask, sigma)
 
         ahead, behind = ahead_and_behind(scores, mask, sigma)
         p = rank_distributions(ahead, behind)
@@ -237,7 +237,7 @@ def expected_powers(scores: Tensor, mask: Tensor, sigma: float, powers: Powers) 
 
     def slopes(scores: Tensor, mask: Tensor, p: Tensor, upstream: Tensor) -> tuple[Tensor, ...]:
         steps = _steps_of_powers(powers, p, *ahead_and_behind(scores, mask, sigma))
-        return (_moved(upstream, steps, scores, mask, sigma),)
+        return (_scores_gradient(upstream, steps, scores, mask, sigma),)
 
     @tf.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
@@ -255,7 +255,9 @@ def expected_powers(scores: Tensor, mask: Tensor, sigma: float, powers: Powers) 
     return f(scores)
 
 
-def _moved(upstream: Tensor, steps: Tensor, scores: Tensor, mask: Tensor, sigma: float) -> Tensor:
+def _scores_gradient(
+    upstream: Tensor, steps: Tensor, scores: Tensor, mask: Tensor, sigma: float
+) -> Tensor:
     """Computes the gradient of the scores from the change of each item by each other."""
     x = _differences(scores) / (2.0 * sigma)
     # the derivative of `ahead` in s_i - s_j
@@ -278,9 +280,9 @@ def _discount_steps(p: Tensor, ahead: Tensor, behind: Tensor, discounts: Tensor)
     larger = tf.maximum(ahead, behind)
     ratio, from_last = tf.minimum(ahead, behind) / larger, ahead > behind
 
-    def coefficients(place: Tensor) -> Tensor:
-        is_rank = (place >= 0) & (place < size)
-        factors = tf.gather(tf.pad(steps, [[0, 1]]), tf.where(is_rank, place, size))
+    def coefficients(at_rank: Tensor) -> Tensor:
+        is_rank = (at_rank >= 0) & (at_rank < size)
+        factors = tf.gather(tf.pad(steps, [[0, 1]]), tf.where(is_rank, at_rank, size))
         # a GPU would round factors of float32, and the series would lose what cancels
         product = tf.matmul(tf.cast(p, tf.float64), tf.cast(factors, tf.float64))
         return tf.transpose(tf.cast(product, p.dtype), [2, 0, 1])[:, :, tf.newaxis]

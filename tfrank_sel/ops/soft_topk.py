@@ -64,21 +64,21 @@ def log_memberships_of(classes: Tensor, scores: Tensor, k: float) -> Tensor:
         lambda: tf.fill(tf.shape(least), tf.cast(tf.shape(scores)[1], scores.dtype)),
         lambda: _count(scores > -math.inf, scores.dtype),
     )
-    taken, needed, has_more = _taken(scores, k, count)
+    taken, needed, has_more = _taken_count(scores, k, count)
 
     @tf.custom_gradient
     def over_threshold(scores: Tensor) -> tuple[Tensor, object]:
         # whose exponential is 0, without a mask of all
         held = tf.maximum(scores, scores.dtype.min / 4.0)
         centre, offset = _solve(held, taken, count, scores > -math.inf, needed)
-        own = one_class.scores_of(classes, held)[:, tf.newaxis]
+        score = one_class.scores_of(classes, held)[:, tf.newaxis]
 
         def gradient(upstream: Tensor) -> Tensor:
             gaps = _over_threshold(held, taken, count, None, needed, (held - centre) - offset)
             shares = _shares(gaps, None) * -upstream[:, tf.newaxis]
             return one_class.add(shares, classes, upstream)
 
-        return ((own - centre) - offset)[:, 0], gradient
+        return ((score - centre) - offset)[:, 0], gradient
 
     is_there = (one_class.scores_of(classes, scores) > -math.inf) & has_more[:, 0]
     return tf.where(is_there, _log_distribution(over_threshold(scores)), 0.0)
@@ -94,7 +94,7 @@ def _count(mask: Tensor, dtype: tf.DType) -> Tensor:
     return tf.reduce_sum(tf.cast(mask, dtype), axis=1, keepdims=True)
 
 
-def _taken(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int, Tensor]:
+def _taken_count(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int, Tensor]:
     """Returns how many are taken, how many suffice to find `b`, and whether more than `k` exist.
 
     If they do not, `b` is arbitrary.
@@ -107,7 +107,7 @@ def _taken(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int, Tensor
 def _gaps(scores: Tensor, k: float, mask: Tensor) -> Pair:
     """Returns `s - b`, and whether a list has more than `k` items; if not, `b` is arbitrary."""
     count = _count(mask, scores.dtype)
-    taken, needed, has_more = _taken(scores, k, count)
+    taken, needed, has_more = _taken_count(scores, k, count)
     return _over_threshold(tf.where(mask, scores, 0.0), taken, count, mask, needed), has_more
 
 
@@ -117,7 +117,7 @@ def _over_threshold(
     count: Tensor,
     mask: Tensor | None,
     needed: int,
-    given: Tensor | None = None,
+    solution: Tensor | None = None,
 ) -> Tensor:
     """Returns `s - b`, solved for or known, whose gradient of any order is exact.
 
@@ -125,12 +125,12 @@ def _over_threshold(
     """
 
     @tf.custom_gradient
-    def solved(scores: Tensor) -> tuple[Tensor, object]:
-        if given is None:
+    def solve(scores: Tensor) -> tuple[Tensor, object]:
+        if solution is None:
             centre, offset = _solve(scores, k, count, mask, needed)
             gaps = (scores - centre) - offset
         else:
-            gaps = tf.identity(given)
+            gaps = tf.identity(solution)
 
         def gradient(upstream: Tensor) -> Tensor:
             shares = _shares(_over_threshold(scores, k, count, mask, needed, gaps), mask)
@@ -139,7 +139,7 @@ def _over_threshold(
 
         return gaps, gradient
 
-    return solved(scores)
+    return solve(scores)
 
 
 def _shares(gaps: Tensor, mask: Tensor | None) -> Tensor:

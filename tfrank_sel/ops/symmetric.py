@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
+from tfrank_sel.errors import refusal
 from tfrank_sel.ops import layout
 from tfrank_sel.ops.products import (
     UNKNOWN_SIZE,
@@ -21,7 +22,6 @@ from tfrank_sel.ops.products import (
     plan_of,
     tree_product,
 )
-from tfrank_sel.refusals import refusal
 
 SCORES = 450_000  # numbers per block, so that inputs and intermediate results stay in cache
 MAXIMA = 16  # so many passes for the largest scores are faster than a sort
@@ -135,13 +135,11 @@ def _centre_of_peaked(
         few = _count(x > middle[:, tf.newaxis], x.dtype) <= k - 1
         return tf.where(few, low, middle), tf.where(few, middle, high)
 
-    def unfinished(low: Tensor, high: Tensor) -> Tensor:
+    def is_open(low: Tensor, high: Tensor) -> Tensor:
         return tf.reduce_any((high - low > near) & ~flat)
 
     # bisection ends at the latest when the bounds are neighbouring numbers
-    _, high = tf.while_loop(
-        unfinished, halve, (tf.minimum(bottom, top), top), maximum_iterations=64
-    )
+    _, high = tf.while_loop(is_open, halve, (tf.minimum(bottom, top), top), maximum_iterations=64)
     return _centre_below(x, high, k, inverse_scale)
 
 

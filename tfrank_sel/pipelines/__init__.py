@@ -6,7 +6,7 @@ Names are imported at their first use.
 from typing import TYPE_CHECKING
 
 from tfrank_sel import lazy
-from tfrank_sel.refusals import check_installed
+from tfrank_sel.errors import check_installed
 
 _NEEDED = (
     "google_crc32c",
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from tfrank_sel.pipelines.evaluation.saved import SavedScorer as SavedScorer
     from tfrank_sel.pipelines.ingestion.inputs import Job as Job, columns as columns
-    from tfrank_sel.pipelines.learning.preparation import prepared as prepared
+    from tfrank_sel.pipelines.learning.preparation import fit_preparation as fit_preparation
     from tfrank_sel.pipelines.push.step import side_by_side as side_by_side
     from tfrank_sel.pipelines.reporting.tables import comparison_table as comparison_table
     from tfrank_sel.pipelines.run.results import Run as Run, open_run as open_run

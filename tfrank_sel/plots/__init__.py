@@ -1,8 +1,8 @@
 """Plots of links, losses and calibration."""
 
-from tfrank_sel import lazy, refusals
+from tfrank_sel import errors, lazy
 
-with refusals.needed("`tfrank_sel.plots`", "plots"):
+with errors.require_extra("`tfrank_sel.plots`", "plots"):
     from tfrank_sel.plots.axes import (
         draw_link as draw_link,
         draw_loss as draw_loss,

@@ -68,7 +68,7 @@ def draw_loss(
     z = grid(interval)
     for k, (label, color) in enumerate(zip(labels, colors(len(labels)), strict=True)):
         if loss.compares_items:
-            lists = varied(labels if scores is None else scores, k, z)
+            lists = vary_score(labels if scores is None else scores, k, z)
             observed = np.broadcast_to(np.asarray(labels, np.float64), lists.shape)
         else:
             lists, observed = z[:, np.newaxis], np.full([len(z), 1], label)
@@ -124,7 +124,7 @@ def of_lists(f: Callable[..., tf.Tensor], *lists: Array) -> Array:
     return value
 
 
-def varied(scores: Sequence[float], item: int, s: Array) -> Array:
+def vary_score(scores: Sequence[float], item: int, s: Array) -> Array:
     """Returns a list for each of `s`, which replaces the score of one item."""
     lists = np.tile(np.asarray(scores, np.float64), [len(s), 1])
     lists[:, item] = s

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import rich.table
 import typer
 
-from tfrank_sel.commandline import Application, Version, tell, told
+from tfrank_sel.commandline import Application, Version, log_warnings, tell
 from tfrank_sel.data import stores
+from tfrank_sel.errors import refusal
 from tfrank_sel.launch import quiet
-from tfrank_sel.refusals import refusal
-from tfrank_sel.serving.options import Following, Limits, with_options
-from tfrank_sel.serving.output import unhindered
+from tfrank_sel.serving.options import Limits, PollingOptions, with_options
+from tfrank_sel.serving.output import drain_output
 from tfrank_sel.serving.status import ServingError
 from tfrank_sel.terminal import Terminal
 
@@ -57,7 +57,7 @@ def serve(
     model_name: Annotated[
         str, typer.Option(help="Name of the model in requests; the name of its folder if unset.")
     ] = "",
-    following: Following,
+    following: PollingOptions,
     ssl_config_file: Annotated[
         pathlib.Path | None, typer.Option(help="`SSLConfig` that encrypts gRPC, but not REST.")
     ] = None,
@@ -117,13 +117,13 @@ def serve(
     if following.config_file:
         models = model_config.read(following.config_file)
     else:
-        base_path = model_config.located(model_base_path or ".")
+        base_path = model_config.locate(model_base_path or ".")
         if isinstance(base_path, pathlib.Path):
             base_path = base_path.resolve()
         models = [model_config.ModelConfig(model_name or pathlib.Path(base_path).name, base_path)]
     mixed = None
     if interleave is not None:
-        name, versions = _interleaved(interleave, [model.name for model in models])
+        name, versions = _parse_interleave(interleave, [model.name for model in models])
         mixed = Interleaving(name, versions, interleave_log, interleave_method)
         if not following.config_file:
             models = [dataclasses.replace(models[0], policy=model_config.Specific(versions))]
@@ -140,7 +140,7 @@ def serve(
         **vars(following),
     )
     gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
-    with unhindered():
+    with drain_output():
         has_ended = _serve(endpoint, [model.name for model in models])
     if not has_ended:
         os._exit(0)  # what does not end would keep the process
@@ -184,14 +184,14 @@ def deployment(
     """Write a production folder of a model: image, proxy, monitoring, Kubernetes, KServe."""
     with quiet():
         from tfrank_sel.serving.deployment.folder import write
-        from tfrank_sel.serving.deployment.model_config import located
+        from tfrank_sel.serving.deployment.model_config import locate
 
-        write(output, model_name, located(saved_model_base), copy_models=copy_models)
+        write(output, model_name, locate(saved_model_base), copy_models=copy_models)
     tell(f"{output} holds the deployment of {model_name}", sys.stdout)
 
 
 @app.command()
-@told()
+@log_warnings()
 def publish(
     saved_model: Annotated[str, typer.Argument(help="Folder or URL of the SavedModel.")],
     folder: Folder,
@@ -204,12 +204,12 @@ def publish(
     ] = False,
 ) -> None:
     """Publish a SavedModel as a version that servers of the folder load."""
-    place = _releases(folder, model_name).publish(saved_model, version, canary=canary)
-    tell(f"{place} is {'the canary' if canary else 'served'}", sys.stdout)
+    target = _releases(folder, model_name).publish(saved_model, version, canary=canary)
+    tell(f"{target} is {'the canary' if canary else 'served'}", sys.stdout)
 
 
 @app.command()
-@told()
+@log_warnings()
 def promote(folder: Folder, model_name: ReleasedName = "ranker") -> None:
     """Make the canary the stable version; the one before is still served, as `previous`."""
     version = _releases(folder, model_name).promote()
@@ -217,7 +217,7 @@ def promote(folder: Folder, model_name: ReleasedName = "ranker") -> None:
 
 
 @app.command()
-@told()
+@log_warnings()
 def roll_back(folder: Folder, model_name: ReleasedName = "ranker") -> None:
     """Withdraw the canary or, if there is none, return to the previous version."""
     version = _releases(folder, model_name).roll_back()
@@ -293,7 +293,7 @@ def rank(
     Terminal().print(table)
 
 
-def _interleaved(option: str, models: Sequence[str]) -> tuple[str, list[int]]:
+def _parse_interleave(option: str, models: Sequence[str]) -> tuple[str, list[int]]:
     """The model and its two versions."""
     name, _, pair = option.rpartition(":")
     versions = [int(x) if x.isdecimal() else -1 for x in pair.split(",")]
@@ -309,7 +309,7 @@ def _interleaved(option: str, models: Sequence[str]) -> tuple[str, list[int]]:
 
 def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
     """Serves until a signal, and returns whether all has ended."""
-    from tfrank_sel.serving.endpoint import addressed
+    from tfrank_sel.serving.endpoint import host_and_port
 
     events: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -321,9 +321,9 @@ def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
             with quiet():
                 endpoint.start()
             is_ready.set()
-            address = f"http://{addressed(endpoint.host, endpoint.rest_port)}/v1/models/"
+            address = f"http://{host_and_port(endpoint.host, endpoint.rest_port)}/v1/models/"
             rest = ", ".join(address + name for name in names)
-            grpc = addressed(endpoint.host, endpoint.grpc_port)
+            grpc = host_and_port(endpoint.host, endpoint.grpc_port)
             print(f"Serving {', '.join(names)}: gRPC {grpc}, REST {rest}", flush=True)
             form = "%(asctime)s %(message)s"
             logging.basicConfig(level=logging.INFO, format=form, stream=sys.stdout)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent import futures
 from typing import Any, TypeVar
 
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 from tfrank_sel.serving.options import ExceededError, Limits
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -56,7 +56,7 @@ class Admission:
         self._slow = futures.ThreadPoolExecutor(_THREADS, "slow-requests")
 
     @contextlib.asynccontextmanager
-    async def receiving(self, connection: object) -> AsyncIterator[None]:
+    async def receive(self, connection: object) -> AsyncIterator[None]:
         """Receives a request in time.
 
         If too many are being received, the oldest of the connection with the most of them ends.
@@ -72,7 +72,7 @@ class Admission:
         if sum(map(len, self._receiving.values())) >= limits.receiving:
             most = max(self._receiving, key=lambda x: len(self._receiving[x]))
             oldest = next(iter(self._receiving[most]))
-            self._received(most, oldest)
+            self._end_receiving(most, oldest)
             if not oldest.expired():  # as it may in this turn of the loop
                 self._ended_early.add(oldest)
                 # Its own timeout is the one way into a coroutine that waits for bytes.
@@ -89,10 +89,10 @@ class Admission:
             message = received(f"A request must come in {limits.send_seconds} seconds", "a part")
             raise ServingError(Code.DEADLINE_EXCEEDED, message, http_status=408) from error
         finally:
-            self._received(connection, timeout)
+            self._end_receiving(connection, timeout)
             self._ended_early.discard(timeout)
 
-    def _received(self, connection: object, timeout: asyncio.Timeout) -> None:
+    def _end_receiving(self, connection: object, timeout: asyncio.Timeout) -> None:
         of_connection = self._receiving.get(connection, {})
         of_connection.pop(timeout, None)
         if not of_connection:
@@ -127,17 +127,17 @@ class Admission:
         try:
             async with asyncio.timeout(seconds):
                 if is_slow:
-                    return await self._submitted(self._slow, work, body, limits)
+                    return await self._submit(self._slow, work, body, limits)
                 if size <= _LARGE:
                     # How large its tensors are is known when it is parsed, in a thread.
                     with contextlib.suppress(ExceededError):
-                        return await self._submitted(self._small, work, body, self._small_limits)
-                return await self._submitted(self._large, work, body, limits)
+                        return await self._submit(self._small, work, body, self._small_limits)
+                return await self._submit(self._large, work, body, limits)
         except TimeoutError as error:
             message = f"The request must be answered in {seconds:.3g} seconds"
             raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
 
-    async def _submitted(
+    async def _submit(
         self,
         pool: futures.ThreadPoolExecutor,
         work: Callable[[bytes, Limits], T],
@@ -154,7 +154,7 @@ class Admission:
 
         # In the event loop, so that the counts need no lock.
         def tell(setter: Callable[[Any], None], value: Any) -> None:
-            self._ended(size, is_large)
+            self._release(size, is_large)
             if not answer.done():
                 setter(value)
 
@@ -176,9 +176,9 @@ class Admission:
             return await answer
         finally:  # A thread cannot be stopped: late work counts until it ends.
             if next(turn, None) is not None:
-                self._ended(size, is_large)
+                self._release(size, is_large)
 
-    def _ended(self, size: int, is_large: bool) -> None:
+    def _release(self, size: int, is_large: bool) -> None:
         self._requests -= 1
         self._bytes -= size
         if is_large and not self._trimming:

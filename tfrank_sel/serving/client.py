@@ -10,9 +10,9 @@ import numpy as np
 from tfrank_sel.arguments import Checked, StrPath
 from tfrank_sel.data import elwc, requests, typed, writing
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.errors import received
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest
-from tfrank_sel.refusals import received
 from tfrank_sel.serving import input_features, transports
 from tfrank_sel.serving.protos import DataType
 from tfrank_sel.serving.status import SESSION, Code, ServingError, check_session
@@ -85,10 +85,10 @@ class Ranker(Checked):
             # The manifest belongs to another model.
             if self._manifest:
                 raise
-            raise self._refused(f"must declare its inputs: {error}") from error
+            raise self._error(f"must declare its inputs: {error}") from error
         if inputs is None:
             expected = "must have a signature `predict`, or be asked with its manifest"
-            raise self._refused(received(expected, "no such signature"))
+            raise self._error(received(expected, "no such signature"))
         return inputs
 
     def num_features(self) -> int:
@@ -139,7 +139,7 @@ class Ranker(Checked):
         has_no_names = isinstance(items, np.ndarray) or (
             isinstance(items, Sequence) and not isinstance(items[0], Mapping)
         )
-        serialized = self._packed if has_no_names else self._named
+        serialized = self._pack if has_no_names else self._serialize_named
         example, size = serialized(items, doc_ids, query)
         inputs = {
             "examples": np.array([example], np.object_),
@@ -164,36 +164,36 @@ class Ranker(Checked):
         inputs = self.takes
         if inputs.packed is None:
             expected = f"takes named features: {', '.join(inputs.types)}"
-            raise self._refused(received(expected, "packed features"))
+            raise self._error(received(expected, "packed features"))
         return inputs.packed
 
-    def _packed(
+    def _pack(
         self, items: Any, doc_ids: Sequence[str] | None, query: Mapping[str, Any] | None
     ) -> tuple[bytes, int]:
         spec = self._spec()
         if query is not None:
             expected = f"takes {spec.num_features} packed features of items"
-            raise self._refused(received(expected, "also named features of the query"))
+            raise self._error(received(expected, "also named features of the query"))
         spec = dataclasses.replace(spec, num_features=np.shape(items)[-1])
         names = range(len(items)) if doc_ids is None else doc_ids
         octets = [str(name).encode() for name in names]
         return elwc.serialize(items, spec, doc_ids=octets), len(items)
 
-    def _named(
+    def _serialize_named(
         self, items: Any, doc_ids: Sequence[str] | None, query: Mapping[str, Any] | None
     ) -> tuple[bytes, int]:
         types, doc_id, packed = self.takes.types, self.takes.doc_id, self.takes.packed
         if packed is not None:
             shape = f"[list_size, {packed.num_features}]"
             expected = f"takes packed features, an array of shape {shape}"
-            raise self._refused(received(expected, "named features"))
+            raise self._error(received(expected, "named features"))
         one = requests.item_list(items, types, query=query, doc_ids=doc_ids, doc_id=doc_id)
         size, values = len(one.doc_ids), {doc_id: one.doc_ids, **typed.values(one, types)}
         context = {x: values.pop(x) for x, kind in types.items() if kind.of == "query"}
         rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
         return writing.elwc(rows, context), size
 
-    def _refused(self, reason: str) -> ServingError:
+    def _error(self, reason: str) -> ServingError:
         message = f"Model {self._transport.model_name} {reason}"
         return self._transport.error(Code.FAILED_PRECONDITION, message)
 

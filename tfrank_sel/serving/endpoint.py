@@ -178,7 +178,7 @@ def listen(host: str, port: int) -> socket.socket:
 def _add_port(
     server: grpc.aio.Server, host: str, port: int, tls: grpc.ServerCredentials | None
 ) -> int:
-    address = addressed(host, port)
+    address = host_and_port(host, port)
     try:
         if tls is not None:
             return server.add_secure_port(address, tls)
@@ -187,11 +187,11 @@ def _add_port(
         raise _port_error(host, port, str(error)) from error
 
 
-def addressed(host: str, port: int) -> str:
+def host_and_port(host: str, port: int) -> str:
     """Returns a host and a port as a client takes them: an address of IPv6 is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _port_error(host: str, port: int, reason: str) -> ServingError:
-    address = addressed(host, port)
+    address = host_and_port(host, port)
     return ServingError(Code.UNAVAILABLE, f"{address} must be free to listen on: {reason}")

@@ -27,10 +27,10 @@ from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.interleaving import session
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model
-from tfrank_sel.serving.engine.predict import predict, regress, serialized, signature_of
+from tfrank_sel.serving.engine.predict import predict, regress, serialize_examples, signature_of
 from tfrank_sel.serving.monitoring import Observation
 from tfrank_sel.serving.options import Limits
-from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid, mapped
+from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid, map_errors
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ANY_SIZE = -1
@@ -150,14 +150,14 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             if method.request is predict_pb2.PredictRequest and len(body) > _OUTLINED:
                 tensor_protos.check_axes(body, limits)
             request = method.request.FromString(body)
-            seen.model_name = self._core.known(_model_name(request))
+            seen.model_name = self._core.served_name(_model_name(request))
             response = method.answer(request, max(0.001, due - time.monotonic()), limits)
             return response.SerializeToString()
 
         session.set(str(dict(context.invocation_metadata() or ()).get(SESSION, "")))
-        observed = self._core.observed if method.is_counted else _uncounted
+        observed = self._core.observe if method.is_counted else _observe_uncounted
         with observed(api, "GRPC") as seen:
-            async with self._admission.receiving(context.peer()):
+            async with self._admission.receive(context.peer()):
                 body = await anext(messages, None)
             if body is None:
                 raise invalid("A call must send a message", "none")
@@ -175,7 +175,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _predict(
         self, request: predict_pb2.PredictRequest, seconds: float, limits: Limits
     ) -> predict_pb2.PredictResponse:
-        with self._acquired(request) as model:
+        with self._acquire(request) as model:
             signature = signature_of(model, request.model_spec.signature_name)
             sent = tensor_protos.to_arrays(request.inputs, limits)
             outputs = predict(model, signature, sent, request.output_filter, seconds)
@@ -188,8 +188,8 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _regress(
         self, request: regression_pb2.RegressionRequest, seconds: float, limits: Limits
     ) -> regression_pb2.RegressionResponse:
-        rows = serialized(request.input, limits)
-        with self._acquired(request) as model:
+        rows = serialize_examples(request.input, limits)
+        with self._acquire(request) as model:
             name = request.model_spec.signature_name or DEFAULT_SIGNATURE
             result = regress(model, name, rows, seconds)
             spec = _spec(request, model, name)
@@ -205,7 +205,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         for field in request.metadata_field:
             if field != "signature_def":
                 raise invalid(f"Metadata field {field} is not supported")
-        with self._acquired(request) as model:
+        with self._acquire(request) as model:
             packed = any_pb2.Any()
             packed.Pack(signature_map(model))
             return get_model_metadata_pb2.GetModelMetadataResponse(
@@ -225,7 +225,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._core.request(model_config.of_proto(request.config))
         return model_management_pb2.ReloadConfigResponse()
 
-    def _acquired(self, request: Any) -> contextlib.AbstractContextManager[Model]:
+    def _acquire(self, request: Any) -> contextlib.AbstractContextManager[Model]:
         if not request.HasField("model_spec"):
             raise invalid("Missing ModelSpec")
         spec = request.model_spec
@@ -264,9 +264,9 @@ def _model_name(request: Any) -> str:
 
 
 @contextlib.contextmanager
-def _uncounted(api: str, entrypoint: str) -> Iterator[Observation]:
-    """Maps errors as `ServerCore.observed`, for calls that TensorFlow Serving does not count."""
-    with mapped():
+def _observe_uncounted(api: str, entrypoint: str) -> Iterator[Observation]:
+    """Maps errors as `ServerCore.observe`, for calls that TensorFlow Serving does not count."""
+    with map_errors():
         yield Observation("")
 
 

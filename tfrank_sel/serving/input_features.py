@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.data.spec import FeatureSpec, of_input_name
+from tfrank_sel.errors import refusal
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.features import Category, Feature, Number, Set, Vector
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serving.protos import DataType
 
 if TYPE_CHECKING:

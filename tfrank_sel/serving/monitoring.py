@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Histogram, disable_created_metr
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from tfrank_sel.serving.status import Code, ServingError, mapped
+from tfrank_sel.serving.status import Code, ServingError, map_errors
 
 PATH = "/monitoring/prometheus/metrics"
 HEALTH = "/healthz"
@@ -62,7 +62,7 @@ class Metrics:
         """
         start, seen, code = time.perf_counter(), Observation(model_name), Code.OK
         try:
-            with mapped():
+            with map_errors():
                 yield seen
             microseconds = 1e6 * (time.perf_counter() - start)
             self._latency.labels(seen.model_name, api, entrypoint).observe(microseconds)
@@ -76,7 +76,7 @@ class Metrics:
         finally:
             self._counts.add(seen.model_name, code.name)
 
-    def loaded(self, path: str, *, failed: bool) -> None:
+    def count_load(self, path: str, *, failed: bool) -> None:
         """Counts an attempt to load a version, by its path or URL."""
         self._loads.add(path, "fail" if failed else "success")
 
@@ -84,7 +84,7 @@ class Metrics:
         """Counts a failed check of the folder of a model, by its name, or of `models.config`."""
         self._rounds.add(followed, "fail")
 
-    def lost(self, model_name: str) -> None:
+    def count_lost(self, model_name: str) -> None:
         """Counts an interleaved list that could not be logged."""
         self._lost.add(model_name, "fail")
 

@@ -17,7 +17,7 @@ from tfrank_sel.serving.status import Code, ServingError
 
 
 @dataclasses.dataclass(frozen=True)
-class Following:
+class PollingOptions:
     """How a server follows its models; the help of the options describes the fields."""
 
     config_file: Annotated[
@@ -60,9 +60,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         if dataclasses.is_dataclass(kind):
             # Of the constructor itself, since `Checked` takes any argument in `__new__`.
             fields = inspect.signature(vars(kind)["__init__"]).parameters.values()
-            own = [x for x in fields if _is_option(x)]
-            groups[parameter.name] = own, parameter.annotation
-    return commandline.grouped(command, groups)
+            options = [x for x in fields if _is_option(x)]
+            groups[parameter.name] = options, parameter.annotation
+    return commandline.group_parameters(command, groups)
 
 
 def _is_option(parameter: inspect.Parameter) -> bool:
@@ -76,7 +76,7 @@ class ExceededError(ServingError):
     """A request has more of something than a limit allows."""
 
 
-def exceeded(what: str, limit: int, received: int) -> ExceededError:
+def exceeded_error(what: str, limit: int, received: int) -> ExceededError:
     """Returns the error of a request that has too many of something."""
     message = f"Too many {what}. Received: {received}. Accepted: at most {limit}"
     return ExceededError(Code.INVALID_ARGUMENT, message)
@@ -158,9 +158,9 @@ class Limits(Checked):
             ServingError: INVALID_ARGUMENT if it has too many axes, items or elements.
         """
         if len(shape) > self.axes:
-            raise exceeded(f"axes of tensor {name}", self.axes, len(shape))
+            raise exceeded_error(f"axes of tensor {name}", self.axes, len(shape))
         if (most := max(shape[1:], default=0)) > self.items:
-            raise exceeded(f"items on an axis of tensor {name}", self.items, most)
+            raise exceeded_error(f"items on an axis of tensor {name}", self.items, most)
         self.check_elements(math.prod(shape))
 
     def check_elements(self, elements: int, decoded_bytes: int = 0) -> None:
@@ -170,9 +170,9 @@ class Limits(Checked):
             ServingError: INVALID_ARGUMENT if they are too large.
         """
         if elements > self.elements:
-            raise exceeded("elements of a request", self.elements, elements)
+            raise exceeded_error("elements of a request", self.elements, elements)
         if decoded_bytes > self.decoded_bytes:
-            raise exceeded("decoded bytes of a request", self.decoded_bytes, decoded_bytes)
+            raise exceeded_error("decoded bytes of a request", self.decoded_bytes, decoded_bytes)
 
     def check_json(self, body: bytes) -> None:
         """Counts commas and brackets, before a body is parsed.
@@ -186,7 +186,7 @@ class Limits(Checked):
             chunk = octets[start : start + _CHUNK]
             commas += int(np.count_nonzero(chunk == ord(",")))
             if commas > self.elements // 8:
-                raise exceeded("values of a JSON body", self.elements // 8, commas)
+                raise exceeded_error("values of a JSON body", self.elements // 8, commas)
             lists += int(np.count_nonzero(chunk == ord("[")) + np.count_nonzero(chunk == ord("{")))
             if lists > self.lists:
-                raise exceeded("lists and objects of a JSON body", self.lists, lists)
+                raise exceeded_error("lists and objects of a JSON body", self.lists, lists)

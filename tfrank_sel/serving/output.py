@@ -15,7 +15,7 @@ _END_SECONDS = 1.0
 
 
 @contextlib.contextmanager
-def unhindered() -> Iterator[None]:
+def drain_output() -> Iterator[None]:
     """Lets this process write to stdout and stderr without waiting for their reader.
 
     Whatever writes there, in Python or below it, writes to a pipe. A thread passes it on. If the

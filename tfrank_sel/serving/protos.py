@@ -22,7 +22,7 @@ DataType = enum.IntEnum(
 )
 
 
-def declared(name: str, messages: Mapping[str, Mapping[str, Any]]) -> dict[str, type[Any]]:
+def message_classes(name: str, messages: Mapping[str, Mapping[str, Any]]) -> dict[str, type[Any]]:
     """Returns classes of messages.
 
     Args:
@@ -108,7 +108,7 @@ _MESSAGES: dict[str, dict[str, Any]] = {
     "Any": {"value": (2, FIELD.TYPE_BYTES)},
     "MetadataResponse": {"metadata": (2, {"": "Any"})},
 }
-_classes = declared("tfrank_sel_serving.proto", _MESSAGES)
+_classes = message_classes("tfrank_sel_serving.proto", _MESSAGES)
 MetadataRequest = _classes["MetadataRequest"]
 MetadataResponse = _classes["MetadataResponse"]
 PredictRequest = _classes["PredictRequest"]

@@ -9,7 +9,7 @@ from typing import Self
 
 from google.protobuf import message as protobuf
 
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
 
 SESSION = "x-session"  # header of HTTP, or key of gRPC's metadata, that names the session
 
@@ -99,7 +99,7 @@ def invalid(expected: str, *values: object) -> ServingError:
 
 
 @contextlib.contextmanager
-def mapped() -> Iterator[None]:
+def map_errors() -> Iterator[None]:
     """Turns every exception into a `ServingError`, and logs unexpected ones.
 
     No frame keeps an exception in a variable: the cycle would keep a refused request in memory

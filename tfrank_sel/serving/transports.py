@@ -11,8 +11,8 @@ import grpc
 import numpy as np
 from google.protobuf import json_format, message
 
-from tfrank_sel.http_client import ADDRESS, MISFORMED, Client, one_line, quoted
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
+from tfrank_sel.http_client import ADDRESS, MISFORMED, Client, one_line, quote
 from tfrank_sel.serving import protos
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.rest import json_reader
@@ -172,7 +172,7 @@ class Rest(Transport):
 
     def open(self, authority: bytes | None) -> None:
         self._client = Client(self.address, self.timeout, authority=authority, tries=_TRIES)
-        self._path = f"/v1/models/{quoted(self.model_name)}"
+        self._path = f"/v1/models/{quote(self.model_name)}"
 
     def predict(
         self,

@@ -15,9 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import kept
-from tfrank_sel.locks import created
-from tfrank_sel.refusals import refusal
+from tfrank_sel import artefacts
+from tfrank_sel.errors import refusal
+from tfrank_sel.locks import atomic_path
 from tfrank_sel.training import networks
 from tfrank_sel.training.settings import SettingsLike
 
@@ -135,7 +135,10 @@ class Backup:
         self._arrays: list[np.ndarray] = []
         if path.exists():
             expected = "a backup of a training; remove it to train from the start"
-            with kept.reading(path, expected), np.load(path, allow_pickle=False) as arrays:
+            with (
+                artefacts.name_file_in_errors(path, expected),
+                np.load(path, allow_pickle=False) as arrays,
+            ):
                 self.record = json.loads(str(arrays["record"]))
                 self._arrays = [arrays[str(i)] for i in range(len(arrays.files) - 1)]
 
@@ -151,10 +154,10 @@ class Backup:
         """
         if not self._keeps:
             return
-        record = {**record, "variables": _described(variables)}
+        record = {**record, "variables": _variable_signatures(variables)}
         arrays = [*(variable.numpy() for variable in variables), *others]
         named = {str(i): array for i, array in enumerate(arrays)}
-        with created(self._path, replaces=True) as written, written.open("wb") as file:
+        with atomic_path(self._path, replaces=True) as written, written.open("wb") as file:
             np.savez(file, record=np.array(json.dumps(record)), **named)
         if self._on_save is not None:
             self._on_save()
@@ -165,16 +168,16 @@ class Backup:
         Raises:
             ValueError: If the variables are not those that were saved.
         """
-        expected, received = _described(variables), self.record["variables"]
+        expected, received = _variable_signatures(variables), self.record["variables"]
         if expected != received:
             width = max(len(expected), len(received))
             padded = (x + ["no other variable"] * (width - len(x)) for x in (expected, received))
             pairs = zip(*padded, strict=True)
-            place, (mine, saved) = next(
+            index, (mine, saved) = next(
                 (place, pair) for place, pair in enumerate(pairs) if pair[0] != pair[1]
             )
             raise refusal(
-                f"{self._path} is the backup of another training: variable {place} must be {mine}",
+                f"{self._path} is the backup of another training: variable {index} must be {mine}",
                 f"{saved}. Remove the file to train from the start",
             )
         for variable, value in zip(variables, self._arrays, strict=False):
@@ -182,7 +185,7 @@ class Backup:
         return self._arrays[len(variables) :]
 
 
-def _nothing(*_: object) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
@@ -203,16 +206,16 @@ class Hooks:
         verbose: As in `fit` of Keras.
     """
 
-    on_epoch: Callable[[Epoch], None] = _nothing
-    on_step: Callable[[], None] = _nothing
-    on_model: Callable[[Any], None] = _nothing
+    on_epoch: Callable[[Epoch], None] = _ignore
+    on_step: Callable[[], None] = _ignore
+    on_model: Callable[[Any], None] = _ignore
     optimizer: Callable[[SettingsLike, int], keras.optimizers.Optimizer] = networks.adam
     logs: str | os.PathLike[str] | None = None
     backup: Path | None = None
     on_backup: Callable[[], None] | None = None
     verbose: int = 0
 
-    def kept(self, name: str, keeps: bool = True) -> Backup | None:
+    def backup_of(self, name: str, keeps: bool = True) -> Backup | None:
         """Returns the backup of a model, if there are backups."""
         if self.backup is None:
             return None
@@ -300,7 +303,7 @@ def _variables_of_loss(loss: keras.losses.Loss) -> Variables:
     return variables
 
 
-def _described(variables: Variables) -> list[str]:
+def _variable_signatures(variables: Variables) -> list[str]:
     """Name, shape and type of each variable, without the layer numbers of this process."""
     return [
         f"{re.sub(r'_[0-9]+', '', getattr(x, 'path', x.name))} {tuple(x.shape)} "

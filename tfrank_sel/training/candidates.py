@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from tfrank_sel import losses, models, objectives
 from tfrank_sel.arguments import Checked
+from tfrank_sel.errors import refusal
 from tfrank_sel.objectives.lists import check_labels
-from tfrank_sel.refusals import refusal
 from tfrank_sel.training import has_lightgbm
 from tfrank_sel.training.settings import LOSSES, SettingsLike
 from tfrank_sel.training.trees import DEFAULTS, LAMBDARANK, MOST, name_of
@@ -82,22 +82,22 @@ def default_losses(of_trees: bool = False, effort: str = "default") -> tuple[Any
     return tuple(x if x == LAMBDARANK else getattr(losses, x)() for x in names)
 
 
-def numbered(names: Iterable[str]) -> list[str]:
+def unique_names(names: Iterable[str]) -> list[str]:
     """Makes names unique.
 
     Example:
         >>> numbered(["lambdarank", "rg_cross_loss", "lambdarank"])
         ['lambdarank', 'rg_cross_loss', 'lambdarank_2']
     """
-    given = list(names)
-    turns = [given[:place].count(name) + 1 for place, name in enumerate(given)]
-    return [name + (f"_{x}" if x > 1 else "") for name, x in zip(given, turns, strict=True)]
+    all_names = list(names)
+    turns = [all_names[:place].count(name) + 1 for place, name in enumerate(all_names)]
+    return [name + (f"_{x}" if x > 1 else "") for name, x in zip(all_names, turns, strict=True)]
 
 
-def check_names(argument: str, given: Sequence[keras.losses.Loss | str]) -> None:
+def check_names(argument: str, losses: Sequence[keras.losses.Loss | str]) -> None:
     """Raises a `ValueError` if there is no loss, or two objects have the same name."""
-    names = [loss.name for loss in given if not isinstance(loss, str)]
-    if not given or len(set(names)) < len(names):
+    names = [loss.name for loss in losses if not isinstance(loss, str)]
+    if not losses or len(set(names)) < len(names):
         raise refusal(f"`{argument}` must be one or several with unique names", names)
 
 
@@ -143,7 +143,7 @@ class Trees(Checked):
     @property
     def names(self) -> list[str]:
         """A name for the trees of each loss."""
-        return [f"{name}_trees" for name in numbered(map(name_of, self.losses))]
+        return [f"{name}_trees" for name in unique_names(map(name_of, self.losses))]
 
     def get_config(self) -> dict[str, Any]:
         """Returns the losses and parameters as JSON-ready values."""

@@ -17,10 +17,10 @@ import tensorflow as tf
 from tfrank_sel import models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import MeanLogs
+from tfrank_sel.errors import received
 from tfrank_sel.listwise import as_lists
-from tfrank_sel.models.preparation import inputs_of, standardised
+from tfrank_sel.models.preparation import inputs_of, standardise
 from tfrank_sel.models.transfer import members_of
-from tfrank_sel.refusals import received
 from tfrank_sel.training import networks, trees
 from tfrank_sel.training.callbacks import Epoch, Hooks, Resumption, Stopwatch, variables_of
 from tfrank_sel.training.candidates import Candidate
@@ -153,7 +153,7 @@ def train(
             continue
         make_epoch = functools.partial(Epoch, loss.name, member=number + 1, members=total)
         watch = Stopwatch(hooks, make_epoch, earlier[number + 1 :].count(None))
-        with _seeded(settings.seed + number):
+        with _seed(settings.seed + number):
             model = candidate.make_model(preparation, settings, **candidate.arguments)
             if isinstance(model, models.Prepared):  # a part of it is trained, and thereby built
                 model.build(lists.shapes)
@@ -168,16 +168,16 @@ def train(
     forests = len(members) - count
     # Half of the weight is that of networks, and half that of trees, if there are both.
     shares = [float(forests or 1)] * count + [float(count or 1)] * forests
-    model = members[0] if len(members) == 1 else _joined(members, shares)
+    model = members[0] if len(members) == 1 else _join_models(members, shares)
     if not model.built:
         model.build(lists.shapes)
     if lists.workers.is_chief and len(members) > 1:
-        added = _added(members, shares, lists)
+        added = _contributions(members, shares, lists)
         fits = [dataclasses.replace(fit, adds=x) for fit, x in zip(fits, added, strict=True)]
     return Trained(candidate, model, members, fits)
 
 
-def _added(
+def _contributions(
     members: Sequence[keras.Model],
     shares: Sequence[float],
     lists: PreparedLists,
@@ -195,21 +195,21 @@ def _added(
         _, labels, *weights = batches[0]
         pairs = zip(parts, batches, strict=True)
         scores = (as_lists(part(inputs, training=False)) for part, (inputs, *_) in pairs)
-        own = [
-            share * standardised(x, labels == labels)
+        weighted_scores = [
+            share * standardise(x, labels == labels)
             for share, x in zip(shares, scores, strict=True)
         ]
-        whole = tf.add_n(own)
-        for place, total in enumerate([whole, *(whole - x for x in own)]):
+        whole = tf.add_n(weighted_scores)
+        for index, total in enumerate([whole, *(whole - x for x in weighted_scores)]):
             # what differs by rounding is a tie
             ndcg = evaluate(labels, tf.cast(tf.round(1e5 * total), tf.float32), *weights)["ndcg"]
-            sums[place] += tf.reduce_sum([ndcg.values * ndcg.weights, ndcg.weights], 1).numpy()
+            sums[index] += tf.reduce_sum([ndcg.values * ndcg.weights, ndcg.weights], 1).numpy()
     means = sums[:, 0] / np.where(sums[:, 1] > 0.0, sums[:, 1], 1.0)
     return [float(means[0] - without) for without in means[1:]]
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _seed(seed: int) -> Iterator[None]:
     """Seeds Keras, and leaves the random numbers of Python and NumPy as they were."""
     states = random.getstate(), np.random.get_state()
     keras.utils.set_random_seed(seed)
@@ -232,7 +232,7 @@ def _forests(
     """
     if candidate.trees is None:
         return
-    learned, held_out = lists.prepared(preparation)
+    learned, held_out = lists.prepare(preparation)
     if not lists.workers.is_chief:
         return
     data = learned, held_out, candidate.trees.parameters
@@ -240,7 +240,7 @@ def _forests(
     total, first = len(candidate.all_losses), len(candidate.losses) + 1
     members = zip(candidate.trees.names, candidate.trees.losses, strict=True)
     for member, (name, loss) in enumerate(members, start=first):
-        kept = hooks.kept(name)
+        kept = hooks.backup_of(name)
         if kept and kept.record:
             forest = models.BoostedTrees.from_config(kept.record["trees"])
             forest.build(None)
@@ -255,7 +255,7 @@ def _forests(
                 lists.settings.gain,
             )
             count = len(history.get("val_ndcg", ())) or forest.num_trees
-            fit = _measured(name, count, history, seconds, len(learned.sizes), learned)
+            fit = _member_fit(name, count, history, seconds, len(learned.sizes), learned)
             if kept:
                 record = {"fit": dataclasses.asdict(fit), "trees": forest.get_config()}
                 kept.save(record, forest.weights)
@@ -296,7 +296,7 @@ def _has(trained: Candidate, other: Candidate, number: int) -> bool:
     return type(a) is type(b) and a.get_config() == b.get_config()
 
 
-def _joined(members: Sequence[keras.Model], shares: Sequence[float]) -> keras.Model:
+def _join_models(members: Sequence[keras.Model], shares: Sequence[float]) -> keras.Model:
     """Joins models. Features are prepared once if all have equal preparations."""
     preparations, parts = zip(*map(parts_of, members), strict=True)
     configs = [preparation and preparation.get_config() for preparation in preparations]
@@ -319,7 +319,7 @@ def _fit(
     learned, held_out = lists.of(model)
     workers, settings = lists.workers, lists.settings
     log = None if hooks.logs is None else os.path.join(hooks.logs, loss.name)
-    backup = hooks.kept(loss.name, workers.is_chief)
+    backup = hooks.backup_of(loss.name, workers.is_chief)
     saved = backup.record if backup else {}
     epochs = saved.get("epochs", 0)
     size, seed = settings.batch_size, settings.seed
@@ -369,13 +369,13 @@ def _fit(
     )
     values = {name: [float(x) for x in by_epoch] for name, by_epoch in history.history.items()}
     seconds = watch.seconds_per_step()
-    fit = _measured(loss.name, len(values["loss"]), values, seconds, size, learned)
+    fit = _member_fit(loss.name, len(values["loss"]), values, seconds, size, learned)
     if backup:
         backup.save({"fit": dataclasses.asdict(fit)}, variables_of(trained, loss))
     return fit
 
 
-def _measured(
+def _member_fit(
     name: str,
     epochs: int,
     history: Mapping[str, list[float]],

@@ -37,7 +37,7 @@ class PreparedLists:
         workers: Group = SingleProcess(),  # noqa: B008, it has no state
     ) -> None:
         self.settings, self.workers = settings, workers
-        choose = functools.partial(_chosen, settings=settings)
+        choose = functools.partial(_truncate, settings=settings)
         splits = {"train": train, "validation": validation}
         self._splits = {
             name: split.enumerate().map(choose) if settings.max_items else split
@@ -66,39 +66,41 @@ class PreparedLists:
 
     def of(self, model: keras.Model) -> tuple[Cache, Cache | None]:
         """Returns the lists of both splits as the network of a model takes them."""
-        return self.prepared(parts_of(model)[0])
+        return self.prepare(parts_of(model)[0])
 
-    def prepared(self, preparation: keras.layers.Layer | None) -> tuple[Cache, Cache | None]:
+    def prepare(self, preparation: keras.layers.Layer | None) -> tuple[Cache, Cache | None]:
         """Returns the lists of both splits as a layer prepares them, or as they are."""
-        own = preparation and preparation.get_config()
+        config_of_layer = preparation and preparation.get_config()
         for config, caches in self._kept:
-            if config == own:
+            if config == config_of_layer:
                 return caches
         folder = self._folder / str(len(self._kept))
         if self.workers.is_chief:
-            prepared = _preparing(preparation, self._splits["train"].element_spec[0])
+            prepared = _preparer(preparation, self._splits["train"].element_spec[0])
             parts = [Cache.write(prepared(x), folder / name) for name, x in self._splits.items()]
             self.workers.wait()
         else:
             self.workers.wait()
             parts = [Cache.load(folder / name) for name in self._splits]
         caches = parts[0], (parts[1] if parts[1:] else None)
-        self._kept.append((own, caches))
+        self._kept.append((config_of_layer, caches))
         return caches
 
 
-def _chosen(number: tf.Tensor, batch: Any, settings: SettingsLike) -> Any:
+def _truncate(number: tf.Tensor, batch: Any, settings: SettingsLike) -> Any:
     """Truncates longer lists according to the settings."""
     inputs, labels, *_ = batch
     size = tf.minimum(settings.max_items, tf.shape(labels)[1])
     if settings.truncation == "random":
-        kept = batching.shuffled(inputs["mask"], tf.stack([number, settings.seed]))[:, :size]
+        kept = batching.shuffle_positions(inputs["mask"], tf.stack([number, settings.seed]))[
+            :, :size
+        ]
     else:
         kept = {"head": batching.head, "top": batching.top}[settings.truncation](labels, size)
     return tf.nest.map_structure(lambda x: tf.gather(x, kept, batch_dims=1), batch)
 
 
-def _preparing(preparation: Any, inputs: Any) -> Callable[[tf.data.Dataset], Iterable[Any]]:
+def _preparer(preparation: Any, inputs: Any) -> Callable[[tf.data.Dataset], Iterable[Any]]:
     """A function that prepares batches of such inputs, in a graph that all splits share."""
     if preparation is None:
         return lambda batches: batches

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from tfrank_sel import losses, metrics, models, objectives
 from tfrank_sel.data.cache import LABELS, WEIGHTS, Cache
+from tfrank_sel.errors import received
 from tfrank_sel.ops.ranking import gain_arguments
-from tfrank_sel.refusals import received
 
 # The name of LightGBM's objective for ranking.
 LAMBDARANK = "lambdarank"
@@ -80,17 +80,19 @@ class Binned:
 
         self.items = int(learned.sizes.sum())
         leaf = min(DEFAULTS[LEAF], max(1, self.items // 4))
-        given = {**DEFAULTS, LEAF: leaf, **parameters, **_FIXED}
-        self.most = int(given.pop(MOST))
+        options = {**DEFAULTS, LEAF: leaf, **parameters, **_FIXED}
+        self.most = int(options.pop(MOST))
         size = learned.items("features").size
-        given["num_threads"] = given["num_threads"] or min(os.cpu_count() or 1, 1 + size // NUMBERS)
-        self.parameters: Mapping[str, Any] = given
+        options["num_threads"] = options["num_threads"] or min(
+            os.cpu_count() or 1, 1 + size // NUMBERS
+        )
+        self.parameters: Mapping[str, Any] = options
         self.labels, self.sizes = learned.items(LABELS), learned.sizes
         try:
-            self.learned = _dataset(learned, params=given).construct()
+            self.learned = _dataset(learned, params=options).construct()
             self.held_out = None
             if held_out is not None:
-                measured = _dataset(held_out, params=given, reference=self.learned)
+                measured = _dataset(held_out, params=options, reference=self.learned)
                 self.held_out = measured.construct()
         except lightgbm.basic.LightGBMError as error:
             raise TreesError(received("must suit LightGBM", error)) from error
@@ -129,7 +131,7 @@ def train(
     import lightgbm
 
     options, most = gain_arguments(gain), lists.most
-    given = {**lists.parameters, "seed": seed}
+    parameters = {**lists.parameters, "seed": seed}
     history: list[float] = []
     means: list[float] = []
     began = time.perf_counter()
@@ -149,12 +151,12 @@ def train(
         if not isinstance(gain, str):
             amounts = np.maximum(amounts - gain, 0.0)
         gains = options["gain"](tf.constant(amounts, tf.float64)).numpy().tolist()
-        given |= {"objective": loss, "label_gain": gains}
+        parameters |= {"objective": loss, "label_gain": gains}
     else:
-        given["objective"] = objectives.lightgbm(loss)
+        parameters["objective"] = objectives.lightgbm(loss)
     data = lists.learned.set_label(labels).set_group(sizes)
     if not any(map(data.feature_num_bin, range(data.num_feature()))):
-        given["objective"] = "regression"  # gives one score, where an objective of ours fails
+        parameters["objective"] = "regression"  # gives one score, where an objective of ours fails
     measured: dict[str, Any] = {}
     if lists.held_out is not None:
         measured = {
@@ -163,7 +165,7 @@ def train(
             "callbacks": [after],
         }
     try:
-        booster = lightgbm.train(given, data, most, **measured)
+        booster = lightgbm.train(parameters, data, most, **measured)
     except lightgbm.basic.LightGBMError as error:
         raise TreesError(received("must suit LightGBM", error)) from error
     seconds = (time.perf_counter() - began) / booster.current_iteration()
@@ -173,7 +175,7 @@ def train(
     if not forest.depth:
         warnings.warn(
             f"the trees of {name_of(loss)} give all {lists.items} items one score: no feature "
-            f"divides them into parts of {LEAF}={given[LEAF]}",
+            f"divides them into parts of {LEAF}={parameters[LEAF]}",
             stacklevel=2,
         )
     return forest, measures, seconds

@@ -8,13 +8,13 @@ import warnings
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tfrank_sel.refusals import needed, refusal
+from tfrank_sel.errors import refusal, require_extra
 
-with needed("tfrank-sel-metrics", "metrics"):
+with require_extra("tfrank-sel-metrics", "metrics"):
     import typer
     import typer.core
 
-from tfrank_sel.commandline import Application, Version, told
+from tfrank_sel.commandline import Application, Version, log_warnings
 from tfrank_sel.data.trec import read_qrels, read_run
 
 if TYPE_CHECKING:
@@ -208,13 +208,13 @@ def _slices(
     # those whose only fault is the slice
     rows = formats.table(path, {"query": "query_id", "slice": column}, format=form, rejected=[])
     slices = dict(zip(rows["query"].tolist(), rows["slice"].tolist(), strict=True))
-    there = {*listed}
-    has_row = [x in there for x in judged]
+    queries = {*listed}
+    has_row = [x in queries for x in judged]
     if 2 * sum(has_row) < len(judged):
         table.tell_partners("queries", has_row, f"those of {path}", [*judged])
     if lacking := [x for x in judged if x not in slices]:
         of = f"{len(lacking)} of {len(judged)} queries, such as {lacking[0]!r},"
-        with told():
+        with log_warnings():
             warnings.warn(f"{of} have no slice in {path}", stacklevel=2)
     return slices
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.data import arrays, table
+from tfrank_sel.errors import refusal
 from tfrank_sel.metrics import ListwiseMetric
-from tfrank_sel.metrics.significance import holm, randomisation_test, resampled, t_test
-from tfrank_sel.refusals import refusal
+from tfrank_sel.metrics.significance import holm, randomisation_test, resample, t_test
 from tfrank_sel.trec import runs as trec
 
 ALL = "all"  # the slice of all queries
@@ -287,7 +287,7 @@ def _differences(
         for counted, alike in counting.items():
             rows = np.flatnonzero(np.frombuffer(counted, bool))
             if len(rows):
-                differences += _tested(alike, name, rows, resamples, seed)
+                differences += _test_pairs(alike, name, rows, resamples, seed)
     if not differences:
         return []
     randomised = holm(np.array([x.p_randomisation for x in differences])).tolist()
@@ -298,14 +298,14 @@ def _differences(
     ]
 
 
-def _tested(
+def _test_pairs(
     pairs: Sequence[_Paired], name: str, rows: NDArray[np.intp], resamples: int, seed: int
 ) -> list[Difference]:
     """The differences on the queries of some rows, without the correction."""
     first = np.stack([x.first[rows] for x in pairs], axis=1)
     gaps = np.stack([x.second[rows] for x in pairs], axis=1) - first
     keys = rows.astype(np.uint64)
-    lows, highs = resampled(keys, gaps, seed=seed, resamples=resamples).interval()
+    lows, highs = resample(keys, gaps, seed=seed, resamples=resamples).interval()
     randomised, t = randomisation_test(keys, gaps, seed, resamples), t_test(gaps)
     return [
         Difference(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrank_sel.arguments import AtLeast0, Positive, checked, number_array
+from tfrank_sel.arguments import AtLeast0, Positive, check_arguments, number_array
 from tfrank_sel.data import formats, table
 from tfrank_sel.data.trec import read_qrels, read_run
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.metrics import ListwiseMetric
@@ -30,7 +30,7 @@ _MOST = sys.float_info.max
 QUERIES_AT_ONCE, ITEMS_AT_ONCE, PAIRS_AT_ONCE = 2**10, 2**21, 2**23
 
 
-@checked
+@check_arguments
 def measures(
     names: Sequence[str], relevance_level: Positive | None = 1.0
 ) -> list["ListwiseMetric"]:
@@ -121,7 +121,7 @@ def list_values(
         in_pairs = any(metric.compares_pairs for metric in chosen)
         for batch in _batches(most, in_pairs) if chosen else ():
             some = [queries[i] for i in batch]
-            for name, values in evaluator(*_padded(qrels, run, some, judged_only)).items():
+            for name, values in evaluator(*_pad_queries(qrels, run, some, judged_only)).items():
                 results[name][:, batch] = values
     return results
 
@@ -179,7 +179,7 @@ def _cutoffs(name: str, argument: str) -> list[int]:
     return [int(x) for x in parts]
 
 
-def _padded(
+def _pad_queries(
     qrels: Qrels, run: Run, queries: Sequence[str], judged_only: bool
 ) -> tuple[Array, Array]:
     """Labels and scores of documents by ascending identifier, `[queries, documents]`.
@@ -205,9 +205,9 @@ def _padded(
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32).astype(np.float64)
     for i in np.flatnonzero(np.any(np.isinf(rounded) & np.isfinite(scores), axis=1)):
-        own = np.isfinite(scores[i])
-        distinct = np.where(np.isinf(rounded[i]), scores[i], rounded[i])[own]
-        rounded[i, own] = np.unique(distinct, return_inverse=True)[1]
+        is_ranked = np.isfinite(scores[i])
+        distinct = np.where(np.isinf(rounded[i]), scores[i], rounded[i])[is_ranked]
+        rounded[i, is_ranked] = np.unique(distinct, return_inverse=True)[1]
     return labels, rounded
 
 
@@ -236,17 +236,17 @@ def run_of(source: Any) -> Run:
     """
     if isinstance(source, str | os.PathLike):
         return read_run(os.fspath(source))
-    return _nested(source, "score")
+    return _nest(source, "score")
 
 
 def qrels_of(source: Any) -> Qrels:
     """Reads judgements, as `run_of` does, with `relevance` instead of `score`."""
     if isinstance(source, str | os.PathLike):
         return read_qrels(os.fspath(source))
-    return _nested(source, "relevance")
+    return _nest(source, "relevance")
 
 
-def _nested(source: Any, value: str) -> dict[str, dict[str, float]]:
+def _nest(source: Any, value: str) -> dict[str, dict[str, float]]:
     records: dict[str, dict[str, float]] = {}
     for query, document, number in zip(*_columns(source, value), strict=True):
         documents = records.setdefault(query, {})
@@ -261,9 +261,9 @@ def _columns(source: Any, value: str) -> list[list[Any]]:
     roles = {"query": "query_id", "item": "doc_id", value: value}
     is_columns = isinstance(source, Mapping) and source.keys() >= set(roles.values())
     is_dicts = isinstance(source, list) and source and isinstance(source[0], Mapping)
-    place = f"the {value}s"
+    table_name = f"the {value}s"
     if is_columns or is_dicts or hasattr(source, "columns"):
-        rows = formats.table(source, roles, place=place)
+        rows = formats.table(source, roles, place=table_name)
         return [rows[role].tolist() for role in roles]
     queries, documents, values = columns = list[Any](), list[Any](), list[Any]()
     if isinstance(source, Mapping):
@@ -294,18 +294,20 @@ def _columns(source: Any, value: str) -> list[list[Any]]:
                     f"`{value}` must be a finite number",
                     f"{number!r}, query {query}, document {document}",
                 )
-    texts = (_identifiers(place, x, y) for x, y in zip(roles.values(), columns[:2], strict=False))
+    texts = (
+        _identifiers(table_name, x, y) for x, y in zip(roles.values(), columns[:2], strict=False)
+    )
     return [*texts, values]
 
 
-def _identifiers(place: str, name: str, values: list[Any]) -> list[str]:
+def _identifiers(table_name: str, name: str, values: list[Any]) -> list[str]:
     # what is printable has no half of a surrogate pair
     if {*map(type, values)} <= {str} and all(values) and "".join(values).isprintable():
         return values
-    return [table.identifier(place, name, x) for x in values]
+    return [table.identifier(table_name, name, x) for x in values]
 
 
-@checked
+@check_arguments
 def reciprocal_rank_fusion(runs: Sequence[Any], k: AtLeast0 = 60.0) -> dict[str, dict[str, float]]:
     """Fuses runs, as `metrics.reciprocal_rank_fusion`.
 
@@ -313,7 +315,7 @@ def reciprocal_rank_fusion(runs: Sequence[Any], k: AtLeast0 = 60.0) -> dict[str,
         >>> reciprocal_rank_fusion([{"q": {"a": 2, "b": 1}}, {"q": {"b": 5}}], k=1.0)
         {'q': {'a': 0.5, 'b': 0.8333333333333333}}
     """
-    return _summed(
+    return _sum_parts(
         (query, document, 1.0 / (k + rank))
         for run in runs
         for query, scores in run_of(run).items()
@@ -321,7 +323,7 @@ def reciprocal_rank_fusion(runs: Sequence[Any], k: AtLeast0 = 60.0) -> dict[str,
     )
 
 
-@checked
+@check_arguments
 def comb_sum(
     runs: Sequence[Any], weights: Sequence[AtLeast0] | None = None
 ) -> dict[str, dict[str, float]]:
@@ -337,7 +339,7 @@ def comb_sum(
             "`weights` must have one number per run",
             f"weights={given}, for {len(runs)} runs",
         )
-    return _summed(
+    return _sum_parts(
         (query, document, weight * ((score - low) / span if span else 1.0))
         for run, weight in zip(runs, given, strict=True)
         for query, scores in run_of(run).items()
@@ -346,7 +348,7 @@ def comb_sum(
     )
 
 
-def _summed(parts: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, float]]:
+def _sum_parts(parts: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, float]]:
     fused: dict[str, dict[str, float]] = {}
     for query, document, part in parts:
         documents = fused.setdefault(query, {})

@@ -109,7 +109,7 @@ def of_factorisation(rows: int, positives: int, width: int) -> Program:
         # constants, since XLA must know how long the longest row is
         of_rows = GainRows(tf.constant(indptr), *arguments[:6])
         shared = Shared(*arguments[6:], curvature=(0.1, 0.0), slope=(1.0, 0.0))
-        return batched._solved.python_function(of_rows, shared, tf.constant(batch))
+        return batched._solve.python_function(of_rows, shared, tf.constant(batch))
 
     inputs = [
         Input([rows * positives], "int32", 0, columns),  # the columns of the positives

@@ -28,10 +28,10 @@ def test_a_time_that_is_missing_is_not_the_latest(times):
 def test_the_last_time_is_held_out_if_it_has_more_than_the_share():
     pairs = np.repeat([0, 1], 6), np.tile(np.arange(6), 2)
     times = np.tile(["2024-01-01", "2024-02-01", "2024-03-01"], 4)
-    train, held_out = read(pairs, times=times).divided(0.1, np.random.default_rng(0))
+    train, held_out = read(pairs, times=times).divide(0.1, np.random.default_rng(0))
     assert (train.nnz, held_out.nnz) == (8, 4)
     one_time = read(pairs, times=np.zeros(12))
-    assert one_time.divided(0.1, np.random.default_rng(0))[1].nnz == 0
+    assert one_time.divide(0.1, np.random.default_rng(0))[1].nnz == 0
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_last_time_is_held_out_if_it_has_more_than_the_share():
 def test_times_have_one_order_in_a_frame_and_beside_it(times, latest):
     frame = pd.DataFrame({"user": [0, 0, 0, 0], "item": [0, 1, 2, 3], "time": times})
     for given in (read(frame), read(frame[["user", "item"]], times=frame["time"])):
-        _, held_out = given.divided(0.2, np.random.default_rng(0))
+        _, held_out = given.divide(0.2, np.random.default_rng(0))
         assert held_out.indices.tolist() == [latest]
 
 

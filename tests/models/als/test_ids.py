@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.models.als import RGFactorizer
-from tfrank_sel.models.als.ids import Numbering, numbered
+from tfrank_sel.models.als.ids import Numbering, number_ids
 from tfrank_sel.models.als.interactions import read
 
 
@@ -55,7 +55,7 @@ def test_ids_of_any_type_follow_a_fit_of_none():
     nothing = Numbering(np.zeros(0, np.int64))
     assert nothing.find("users", np.array(["a", "b"], object)).tolist() == [-1, -1]
     for column in (pa.array(["b", "a"]), pa.array([2, 1])):
-        codes, known = numbered("users", column, "table", nothing)
+        codes, known = number_ids("users", column, "table", nothing)
         assert known.ids[codes].tolist() == column.to_pylist()
 
 
@@ -162,7 +162,7 @@ def test_texts_that_were_saved_in_a_fixed_width_are_loaded(tmp_path):
     arrays = {**np.load(tmp_path / "model" / "arrays.npz")}
     old = {name: x for name, x in arrays.items() if not name.startswith(("user_ids", "item_ids"))}
     old |= {"user_ids": np.array(["a", "b"]), "item_ids": np.array(["x", "y"])}
-    with kept.folder(tmp_path / "old", "RGFactorizer") as written:
+    with artefacts.folder(tmp_path / "old", "RGFactorizer") as written:
         config = (tmp_path / "model" / "config.json").read_bytes()
         (written / "config.json").write_bytes(config)
         np.savez(written / "arrays.npz", **old)

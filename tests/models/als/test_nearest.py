@@ -35,7 +35,7 @@ def test_few_probes_find_most_and_nothing_seen(model):
     expected, _ = model.recommend(np.arange(200), k=10)
     found = np.mean([np.isin(a, b).mean() for a, b in zip(expected, ids, strict=True)])
     assert 0.8 < found < 1.0
-    assert not retrieval.marked(ids, model.seen_).any()
+    assert not retrieval.mark_members(ids, model.seen_).any()
     assert np.all(np.diff(scores, axis=1) <= 0.0)
     rows = np.repeat(np.arange(200), 10)
     exact = np.sum(model.user_factors_[rows] * model.item_factors_[ids.ravel()], axis=1)

@@ -121,8 +121,8 @@ def as_gpus_multiply(product):
 
 
 def test_no_product_of_a_batch_is_in_tf32(monkeypatch):
-    traced = tf.function(batched._solved.python_function, autograph=False)
-    monkeypatch.setattr(batched, "_solved", traced)
+    traced = tf.function(batched._solve.python_function, autograph=False)
+    monkeypatch.setattr(batched, "_solve", traced)
     monkeypatch.setattr(tf, "matmul", as_gpus_multiply(tf.matmul))
     monkeypatch.setattr(tf.linalg, "matvec", as_gpus_multiply(tf.linalg.matvec))
     of = problems.problem(num_users=150, num_items=100, num_factors=64, density=0.4)

@@ -26,7 +26,7 @@ from tfrank_sel.data.formats.reader import (
     Part as Part,
     Reader as Reader,
     RowReader as RowReader,
-    opened,
+    open_part,
 )
 from tfrank_sel.data.formats.tables import TableReader as TableReader, common_columns
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
@@ -34,8 +34,8 @@ from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.rejections import InputError as InputError, Rejected, rejection
 from tfrank_sel.data.schema import Columns as Columns, Schema as Schema
 from tfrank_sel.data.table import Table as Table, check, of_frame, readable
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import Feature as Feature, FeatureTypes
-from tfrank_sel.refusals import received, refusal
 
 # Code of earlier versions imports the schema by this name.
 Layout = Schema
@@ -138,8 +138,8 @@ def read(
         a [1.0, 0.0] [[2.5], [4.0]]
         b [0.0] [[3.0]]
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    files = [os.fspath(path) for path in given]
+    sources = [paths] if isinstance(paths, str | os.PathLike) else paths
+    files = [os.fspath(path) for path in sources]
     if not files:
         raise refusal("`paths` must name at least one file", "none")
     columns = Columns(
@@ -156,7 +156,7 @@ def read(
     schema = kind.infer(files)
     if isinstance(kind, RowReader):
         each = (row for file in files for row in kind.rows(Part(file), schema))
-        units = (lists.adjacent if adjacent else lists.grouped)(each, schema)
+        units = (lists.adjacent if adjacent else lists.group_rows)(each, schema)
     else:
         units = (unit for file in files for unit in kind.lists(Part(file), schema))
     seen: set[str] = set()
@@ -168,7 +168,7 @@ def read(
                     expected = "the rows of a query must be adjacent"
                     unit = "line" if kind.is_distinct else "row"
                     reason = received(expected, f"{query!r} again")
-                    raise found.table.rejected(row, reason, unit).error()
+                    raise found.table.reject(row, reason, unit).error()
                 seen.add(query)
         yield from found
 
@@ -208,15 +208,15 @@ def table(
     if paths is None:
         with readable(place):
             frame = of_frame(source, names=None if others else {*roles.values()})
-        there = frame.schema.names
-        check(place, there, [*needed, *{*roles.values()}.intersection(there)])
-        counts = {x: there.count(x) for x in there} if others else {}
+        names = frame.schema.names
+        check(place, names, [*needed, *{*roles.values()}.intersection(names)])
+        counts = {x: names.count(x) for x in names} if others else {}
         left_out = {x: f"{n} columns have this name" for x, n in counts.items() if n > 1}
         kinds = {x: frame.schema.field(x).type for x in counts if x not in left_out}
         chunks: Iterable[Any] = [(place, np.arange(frame.num_rows), frame)]
     else:
         kind = _of_tables(paths, format)
-        sample, left_out = kind.sampled(paths, needed) if others else (arrow().table({}), {})
+        sample, left_out = kind.sample_files(paths, needed) if others else (arrow().table({}), {})
         kinds = {x.name: x.type for x in sample.schema}
         # all may be identifiers, which keep each digit
         exact = {*kinds, *roles.values()} - {Columns.query, Columns.doc_id}
@@ -228,7 +228,7 @@ def table(
     columns, lacking = common_columns([(part.place[0], part.columns) for part in parts])
     if not parts:
         parts = [data_table.empty(x for x in roles if x not in optional)]
-    whole = data_table.concatenated(parts)
+    whole = data_table.concatenate(parts)
     of_texts = [name for role, name in roles.items() if data_table.is_id(role)]
     texts = dict.fromkeys(of_texts, arrow().string())
     return dataclasses.replace(
@@ -241,11 +241,11 @@ def table(
 
 def paths_of(source: Any) -> list[str] | None:
     """Returns the paths of the files of `table`; None for a table in memory."""
-    given = [source] if isinstance(source, str | os.PathLike) else source
-    if not isinstance(given, Sequence) or not given:
+    sources = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(sources, Sequence) or not sources:
         return None
-    are_paths = all(isinstance(x, str | os.PathLike) for x in given)
-    return [os.fspath(path) for path in given] if are_paths else None
+    are_paths = all(isinstance(x, str | os.PathLike) for x in sources)
+    return [os.fspath(path) for path in sources] if are_paths else None
 
 
 def names(paths: Sequence[str], format: str | None = None) -> list[str]:
@@ -292,7 +292,7 @@ def read_text(path: str) -> str:
     Raises:
         InputError: If there is no such text.
     """
-    with readable(path, "text in UTF-8"), opened(Part(path)) as file:
+    with readable(path, "text in UTF-8"), open_part(Part(path)) as file:
         return b"".join(file).decode("utf-8-sig")
 
 

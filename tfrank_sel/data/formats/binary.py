@@ -12,7 +12,7 @@ import numpy as np
 from tfrank_sel.data import stores
 from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats import rows, tables
-from tfrank_sel.data.formats.reader import Part, Reader, RowReader, spaced
+from tfrank_sel.data.formats.reader import Part, Reader, RowReader, evenly_spaced
 from tfrank_sel.data.formats.tables import PARTS, ROWS, TableReader
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import Rejected, rejection
@@ -43,8 +43,8 @@ class ParquetReader(TableReader):
         pa = arrow()
         files = _files(path)
         fields: list[Any] = []
-        for path_of_part in spaced(files, PARTS):
-            with stores.opened(path_of_part) as file:
+        for path_of_part in evenly_spaced(files, PARTS):
+            with stores.open_file(path_of_part) as file:
                 names = {field.name for field in fields}
                 fields += [x for x in parquet.read_schema(file) if x.name not in names]
         schema = pa.schema(fields)
@@ -62,7 +62,7 @@ class ParquetReader(TableReader):
             if stores.is_dir(path):
                 count = len(_files(path))
             else:
-                with stores.opened(path) as file:
+                with stores.open_file(path) as file:
                     count = parquet.read_metadata(file).num_row_groups
         return [Part(path, unit, unit + 1) for unit in range(count)]
 
@@ -78,7 +78,7 @@ class ParquetReader(TableReader):
 
         # Read-ahead buffers would keep what has been read.
         with (
-            stores.opened(part.path) as stored,
+            stores.open_file(part.path) as stored,
             parquet.ParquetFile(stored, pre_buffer=False) as file,
         ):
             groups = range(file.num_row_groups)
@@ -122,12 +122,12 @@ class ArrowReader(TableReader):
     suffixes = (".arrow", ".feather")
 
     def schema(self, path: str) -> Any:
-        with _opened(path) as (schema, _):
+        with _open(path) as (schema, _):
             return schema
 
     def tables(self, part: Part, names: Sequence[str]) -> Iterator[tuple[np.ndarray, Any]]:
         first = 1
-        with _opened(part.path) as (_, batches):
+        with _open(part.path) as (_, batches):
             for batch in batches:
                 for start in range(0, batch.num_rows, ROWS):
                     rows = batch.select(names).slice(start, ROWS)
@@ -136,7 +136,7 @@ class ArrowReader(TableReader):
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
+def _open(path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Opens a file; returns its schema and its batches."""
     from pyarrow import ipc
 
@@ -168,12 +168,12 @@ class RecordReader(Reader):
         """Returns the schema of the lists, from the first records of files."""
         from tfrank_sel.data.formats import records
 
-        return records.infer(spaced(sorted(paths)), self.parser, self.columns)
+        return records.infer(evenly_spaced(sorted(paths)), self.parser, self.columns)
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         from tfrank_sel.data.formats import records
 
-        items, context = records.tables(spaced(sorted(paths)), self.parser)
+        items, context = records.tables(evenly_spaced(sorted(paths)), self.parser)
         of_query, left_out = tables.propose(context.schema, context, self.columns)
         of_query = {x: dataclasses.replace(y, of="query") for x, y in of_query.items()}
         of_items, others = tables.propose(items.schema, items, self.columns)
@@ -188,10 +188,10 @@ class RecordReader(Reader):
                 continue
             bad: dict[int, Rejected] = {}
             for row, reason in batch.table.faults.items():
-                place = int(np.searchsorted(batch.offsets, row, "right")) - 1
-                reason = f"{reason} in item {row - batch.offsets[place] + 1}"
+                index = int(np.searchsorted(batch.offsets, row, "right")) - 1
+                reason = f"{reason} in item {row - batch.offsets[index] + 1}"
                 number = int(batch.table.place[1][row])
-                bad.setdefault(place, Rejected(part.path, "record", number, reason))
+                bad.setdefault(index, Rejected(part.path, "record", number, reason))
             yield from (bad[place] for place in sorted(bad))
             yield batch.take(np.delete(np.arange(len(batch)), list(bad))) if bad else batch
 
@@ -225,4 +225,4 @@ class ExampleReader(RowReader, RecordReader):
 
         batches = records.batches(part.path, self.parser, schema)
         of_items = (x if isinstance(x, Rejected) else x.table for x in batches)
-        return rows.checked(of_items, "record")
+        return rows.check_rows(of_items, "record")

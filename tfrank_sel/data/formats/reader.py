@@ -38,7 +38,7 @@ class Part:
     stop: int | None = None
 
 
-def spaced(values: Sequence[_T], count: int = 32) -> list[_T]:
+def evenly_spaced(values: Sequence[_T], count: int = 32) -> list[_T]:
     """Returns at most `count` evenly spaced elements, the first and the last among them.
 
     Example:
@@ -74,7 +74,7 @@ class Reader(abc.ABC):
         """Returns the schema of the lists of files.
 
         Args:
-            paths: The files. Most readers read only the beginnings of some: see `spaced`.
+            paths: The files. Most readers read only the beginnings of some: see `evenly_spaced`.
 
         Raises:
             InputError: If a file cannot be read, or a named column is missing.
@@ -98,7 +98,7 @@ class Reader(abc.ABC):
         """Returns the parts of a file, in order: by default, the file is the only one."""
         return [Part(path)]
 
-    def numbered(
+    def with_file_rows(
         self, rejected: Iterable[Rejected], parts: Mapping[str, Sequence[Part]]
     ) -> Iterator[Rejected]:
         """Converts the number of a rejected unit in its part to that in the file; same by default.
@@ -161,7 +161,7 @@ class LineReader(Reader):
         starts = lines.cuts(path)
         return [Part(path, *x) for x in zip(starts, [*starts[1:], None], strict=True)]
 
-    def numbered(
+    def with_file_rows(
         self, rejected: Iterable[Rejected], parts: Mapping[str, Sequence[Part]]
     ) -> Iterator[Rejected]:
         starts = {path: [part.start for part in of_file] for path, of_file in parts.items()}
@@ -171,11 +171,11 @@ class LineReader(Reader):
                 yield fault
                 continue
             of_file = starts[fault.file]
-            if place := bisect.bisect_left(of_file, fault.number) - 1:
+            if index := bisect.bisect_left(of_file, fault.number) - 1:
                 if fault.file not in before:
                     before[fault.file] = lines.before(fault.file, of_file, self.counts)
-                first = before[fault.file][place] - self.heading
-                fault = dataclasses.replace(fault, number=fault.number - of_file[place] + first)
+                first = before[fault.file][index] - self.heading
+                fault = dataclasses.replace(fault, number=fault.number - of_file[index] + first)
             yield fault
 
     def counts(self, line: bytes) -> bool:
@@ -184,7 +184,7 @@ class LineReader(Reader):
 
 
 @contextlib.contextmanager
-def opened(part: Part, *, headed: bool = False) -> Iterator[Any]:
+def open_part(part: Part, *, headed: bool = False) -> Iterator[Any]:
     """Opens the lines of a part for pyarrow, which decompresses them.
 
     Args:
@@ -193,7 +193,7 @@ def opened(part: Part, *, headed: bool = False) -> Iterator[Any]:
     """
     codec = _CODECS.get(os.path.splitext(part.path)[1])
     with (
-        lines.opened(part.path, part.start, part.stop, headed=headed) as file,
+        lines.open_lines(part.path, part.start, part.stop, headed=headed) as file,
         arrow().input_stream(file, compression=codec) as stream,
         io.BufferedReader(stream, _BUFFER) as text,
     ):

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
+from tfrank_sel.canonical_text import canonical
 from tfrank_sel.data import arrays, parsing, stores, typed
 from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.formats import rows
@@ -21,6 +22,7 @@ from tfrank_sel.data.rejections import Rejected, rejection
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.data.table import Table
+from tfrank_sel.errors import received
 from tfrank_sel.features import (
     REFUSE,
     Bool,
@@ -31,8 +33,6 @@ from tfrank_sel.features import (
     Vector,
     means_missing,
 )
-from tfrank_sel.refusals import received
-from tfrank_sel.spelling import spelled
 
 # Number of bytes that a TFRecord file adds to a record.
 _FRAME = 16
@@ -233,13 +233,13 @@ def infer(paths: Sequence[str], parser: RecordParser, columns: Columns) -> Schem
     return schema_of(kinds(paths, parser), columns, ", ".join(paths))
 
 
-def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schema:
+def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, path: str) -> Schema:
     """Returns the schema of lists from the kinds of the features of their items and queries.
 
     Args:
         kinds: As `kinds` returns them.
         columns: Names of the parts.
-        place: Where they are, for errors.
+        path: Where they are, for errors.
 
     Raises:
         InputError: If a named column is missing or has the wrong kind.
@@ -252,7 +252,7 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     )
     if not names:
         reason = "expected a feature of numbers, or the type of each feature"
-        raise rejection(place, reason, sorted({*items, *context}))
+        raise rejection(path, reason, sorted({*items, *context}))
     sizes = {name: size for name, (_, size) in items.items()}
     types = columns.types or {name: _numbers_of(sizes.get(name, 1)) for name in names}
     required = [(name, items) for role, name in columns.measures.items() if role != "list_weight"]
@@ -263,11 +263,11 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     for name, kinds_there in required:
         if name not in kinds_there:
             where = "the items" if kinds_there is items else "the query"
-            raise rejection(place, f"expected {name!r} in {where}", sorted(kinds_there))
+            raise rejection(path, f"expected {name!r} in {where}", sorted(kinds_there))
     for name, feature in types.items():
         kind, _ = (context if feature.of == "query" else items)[name]
         if kind == "bytes_list" and feature.numbers(name):
-            raise rejection(place, f"expected numbers in {name!r}", "bytes")
+            raise rejection(path, f"expected numbers in {name!r}", "bytes")
     of_query = {name: context[name][0] != "bytes_list" for name in columns.context}
     return Schema(types, of_query, columns)
 
@@ -335,7 +335,7 @@ def _parser(
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         parsed = parser.parse(serialized, features)
-        return {**parsed, **typed.padded(parsed, schema.features)}
+        return {**parsed, **typed.pad_sets(parsed, schema.features)}
 
     def batch(chunk: Sequence[tuple[int, bytes]]) -> Lists:
         parsed = {x: y.numpy() for x, y in parse([record for _, record in chunk]).items()}
@@ -355,8 +355,8 @@ def _parser(
                 return np.repeat(values, sizes, axis=0)
             return values[parsed[features.mask]]
 
-        place = (path, np.repeat(numbers, sizes))
-        items = _rows(place, np.repeat(np.array(queries, np.object_), sizes), of_items, schema)
+        origin = (path, np.repeat(numbers, sizes))
+        items = _rows(origin, np.repeat(np.array(queries, np.object_), sizes), of_items, schema)
         repeated = {x: np.repeat(np.array(y, np.object_), sizes) for x, y in context.items()}
         items = dataclasses.replace(items, context=repeated)
         return Lists(items, sizes, queries, context)
@@ -365,7 +365,7 @@ def _parser(
 
 
 def _rows(
-    place: tuple[str, np.ndarray],
+    origin: tuple[str, np.ndarray],
     queries: np.ndarray,
     of_items: Callable[[str], np.ndarray],
     schema: Schema,
@@ -376,16 +376,16 @@ def _rows(
     measures |= {role: _floats(of_items(name)) for role, name in schema.columns.measures.items()}
     types = schema.features.items()
     numbers = [_numbers(of_items(name), x) for name, x in types if x.numbers(name)]
-    texts = [_texts(of_items(name), spelled) for name, x in types if x.texts(name)]
+    texts = [_texts(of_items(name), canonical) for name, x in types if x.texts(name)]
     features = np.concatenate(numbers or [np.empty([len(queries), 0], np.float32)], axis=1)
     matrix = np.concatenate(texts, axis=1) if texts else None
 
-    def stored(name: str, row: int) -> Any:
+    def stored_value(name: str, row: int) -> Any:
         value = of_items(name)[row].tolist()
         return None if isinstance(value, int) and means_missing(value) else value
 
     ids = {"query": queries, "item": _texts(of_items(schema.columns.doc_id))[:, 0]}
-    return rows.table_of(place, schema, measures, (features, matrix), ids, {}, stored)
+    return rows.table_of(origin, schema, measures, (features, matrix), ids, {}, stored_value)
 
 
 def list_features(of_file: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:
@@ -403,19 +403,19 @@ def list_features(of_file: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:
         if isinstance(feature, Set):
             into[name] = tf.io.RaggedFeature(DTYPES[stored.get(name, ("bytes_list", 1))[0]])
         elif feature.texts(name):
-            into[name] = _fixed(stored, name, "bytes_list")
+            into[name] = _fixed_feature(stored, name, "bytes_list")
         else:
             size = feature.size if isinstance(feature, Vector) else 1
-            into[name] = _fixed(stored, name, "float_list", size, default)
+            into[name] = _fixed_feature(stored, name, "float_list", size, default)
     for role, name in columns.measures.items():
         into, stored = (context, of_query) if role == "list_weight" else (items, kinds)
-        into[name] = _fixed(stored, name, "float_list")
-    items[columns.doc_id] = _fixed(kinds, columns.doc_id, "bytes_list")
+        into[name] = _fixed_feature(stored, name, "float_list")
+    items[columns.doc_id] = _fixed_feature(kinds, columns.doc_id, "bytes_list")
     for name in schema.context:
         if name not in {*items, *context}:
             default_kind = "float_list" if schema.context[name] else "bytes_list"
-            context[name] = _fixed(of_query, name, default_kind)
-    context[columns.query] = _fixed(of_query, columns.query, "bytes_list")
+            context[name] = _fixed_feature(of_query, name, default_kind)
+    context[columns.query] = _fixed_feature(of_query, columns.query, "bytes_list")
     return ListFeatures(items, context)
 
 
@@ -425,7 +425,7 @@ def _numbers_of(size: int) -> Feature:
     return Vector(size=size, missing=REFUSE, within_list=True)
 
 
-def _fixed(
+def _fixed_feature(
     kinds: Kinds, name: str, kind: str, size: int = 1, default: Any = None
 ) -> tf.io.FixedLenFeature:
     """A feature of the kind in the file, with a default, so that it is optional."""

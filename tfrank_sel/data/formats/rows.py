@@ -9,9 +9,9 @@ import numpy as np
 from tfrank_sel.data.arrays import INVALID, mask_of
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.data.table import ROLES, TEXT, Table, is_invalid, shown
+from tfrank_sel.data.table import ROLES, TEXT, Table, format_value, is_invalid
+from tfrank_sel.errors import received
 from tfrank_sel.features import Feature, Vector, means_missing, spans
-from tfrank_sel.refusals import received
 
 _INTEGER = re.compile(r"-?[0-9]{1,4000}")  # Python reads no more digits
 _INTEGER_RULE = "an integer above -2**63 and below 2**63"
@@ -19,7 +19,7 @@ _ABOVE = "above -3e38, which stands for a missing value in requests; leave it em
 _WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}
 
 
-def checked(chunks: Iterable[Table | Rejected], unit: str = "row") -> Iterator[Table | Rejected]:
+def check_rows(chunks: Iterable[Table | Rejected], unit: str = "row") -> Iterator[Table | Rejected]:
     """Yields the valid rows, and the faults of the others.
 
     Args:
@@ -40,7 +40,7 @@ def checked(chunks: Iterable[Table | Rejected], unit: str = "row") -> Iterator[T
 
 
 def table_of(
-    place: tuple[str, np.ndarray],
+    origin: tuple[str, np.ndarray],
     schema: Schema,
     measures: Mapping[str, np.ndarray],
     matrices: tuple[np.ndarray, np.ndarray | None],
@@ -51,7 +51,7 @@ def table_of(
     """Returns rows of items, with their faults.
 
     Args:
-        place: As in `Table`.
+        origin: As in `Table`.
         schema: As in `faults`.
         measures: As in `faults`.
         matrices: Numbers and texts, as in `faults`.
@@ -64,7 +64,7 @@ def table_of(
         roles["weight"] = product
     named = {schema.columns.query: ids["query"], schema.columns.doc_id: ids["item"]}
     bad = faults(schema, measures, *matrices, value_of, named)
-    return Table(place, roles, *matrices, context, bad)
+    return Table(origin, roles, *matrices, context, bad)
 
 
 def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
@@ -114,7 +114,9 @@ def faults(
     def add(name: str, rule: str, is_bad: np.ndarray) -> None:
         for row in np.flatnonzero(is_bad).tolist():
             if row not in reasons:
-                reasons[row] = received(f"{name!r} must be {rule}", shown(value_of(name, row)))
+                reasons[row] = received(
+                    f"{name!r} must be {rule}", format_value(value_of(name, row))
+                )
 
     for role, name in schema.columns.measures.items():
         rule, accepts, *_ = ROLES[role]
@@ -124,7 +126,7 @@ def faults(
     if not np.isfinite(features).all() or means_missing(features).any():
         for name, feature, is_text, columns in spans(schema.features):
             if not is_text:
-                block, rule = features[:, columns], _wanted(feature)
+                block, rule = features[:, columns], _accepted_values(feature)
                 add(name, rule, _is_bad(block, feature))
                 if feature.may_be_missing:
                     add(name, f"{rule} {_ABOVE}", means_missing(block).any(axis=1))
@@ -154,7 +156,7 @@ def _is_no_integer(text: str) -> bool:
     return bool(text) and (not _INTEGER.fullmatch(text) or abs(int(text)) >= 2**63)
 
 
-def _wanted(feature: Feature) -> str:
+def _accepted_values(feature: Feature) -> str:
     if isinstance(feature, Vector):
         return f"{feature.size} finite numbers"
     return _WANTED[feature.type]

@@ -21,10 +21,10 @@ from tfrank_sel.data.arrow_types import (
     plain_type,
 )
 from tfrank_sel.data.formats import rows
-from tfrank_sel.data.formats.reader import Part, RowReader, spaced
+from tfrank_sel.data.formats.reader import Part, RowReader, evenly_spaced
 from tfrank_sel.data.rejections import Rejected, rejection
 from tfrank_sel.data.schema import Columns, Schema, is_index
-from tfrank_sel.data.table import ROLES, Table, check, check_types, numbered, readable
+from tfrank_sel.data.table import ROLES, Table, check, check_types, parse_numbers, readable
 from tfrank_sel.features import (
     REFUSE,
     Bool,
@@ -110,19 +110,21 @@ class TableReader(RowReader):
         schema = self.schema(path)
         names = [name for name in schema.names if schema.names.count(name) == 1]
         chunks = []
-        for part in spaced(self.parts(path), PARTS):
+        for part in evenly_spaced(self.parts(path), PARTS):
             tables = (x[2] for x in self.read(part, (), names) if not isinstance(x, Rejected))
             if (first := next((x for x in tables if x.num_rows), None)) is not None:
-                there = [name for name in names if name in first.schema.names]
-                chunks.append(pa.table({name: first[name] for name in there}))
+                common = [name for name in names if name in first.schema.names]
+                chunks.append(pa.table({name: first[name] for name in common}))
         return common_columns(list(enumerate(chunks)))[0] if chunks else schema.empty_table()
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
-        sample, left_out = self.sampled(paths, self.columns.required)
+        sample, left_out = self.sample_files(paths, self.columns.required_names)
         features, others = propose(sample.schema, sample, self.columns)
         return features, {**others, **left_out}
 
-    def sampled(self, paths: Sequence[str], required: Sequence[str]) -> tuple[Any, dict[str, str]]:
+    def sample_files(
+        self, paths: Sequence[str], required: Sequence[str]
+    ) -> tuple[Any, dict[str, str]]:
         """Returns a sample of files.
 
         Args:
@@ -137,7 +139,7 @@ class TableReader(RowReader):
             InputError: If a file cannot be read, or lacks a required column.
         """
         samples, left_out = dict[str, Any](), dict[str, str]()
-        for path in spaced(sorted(paths)):
+        for path in evenly_spaced(sorted(paths)):
             with readable(path):
                 sample = self.sample(path)
                 names = list(self.names(path))
@@ -154,13 +156,13 @@ class TableReader(RowReader):
 
     def infer(self, paths: Sequence[str]) -> Schema:
         schemas = {}
-        for path in spaced(sorted(paths)):
+        for path in evenly_spaced(sorted(paths)):
             with readable(path):
                 schemas[path] = self.schema(path)
         return infer(schemas, self.columns)
 
     def rows(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
-        return rows.checked(self._unchecked(part, schema))
+        return rows.check_rows(self._unchecked_rows(part, schema))
 
     def dicts(self, part: Part, names: Sequence[str]) -> Iterator[Row | Rejected]:
         """Reads rows as dicts of values of any types, some rows at a time.
@@ -182,8 +184,8 @@ class TableReader(RowReader):
                 each = arrow().table(columns).to_pylist()
             yield from ((path, number, x) for number, x in zip(numbers.tolist(), each, strict=True))
 
-    def _unchecked(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
-        needed = [*self.columns.required, *schema.features]
+    def _unchecked_rows(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
+        needed = [*self.columns.required_names, *schema.features]
         for chunk in self.read(part, needed, [self.columns.doc_id]):
             if isinstance(chunk, Rejected):
                 yield chunk
@@ -210,19 +212,19 @@ class TableReader(RowReader):
         pa = arrow()
         for piece, constants in self.pieces(part):
             with readable(piece.path):
-                there = self.names(piece.path)
-                columns = [*there, *constants]
+                present = self.names(piece.path)
+                columns = [*present, *constants]
                 check(piece.path, columns, [*needed, *(x for x in optional if x in columns)])
                 names = dict.fromkeys([*needed, *optional])
-                given = [x for x in names if x in constants]
-                may_be = names if self.is_open else there
+                from_path = [x for x in names if x in constants]
+                may_be = names if self.is_open else present
                 own_names = [x for x in names if x in may_be and x not in constants]
                 for chunk in self.tables(piece, own_names):
                     if isinstance(chunk, Rejected):
                         yield chunk
                         continue
                     numbers, table = chunk
-                    for name in given:
+                    for name in from_path:
                         value = pa.scalar(constants[name], pa.string())
                         table = table.append_column(name, pa.repeat(value, table.num_rows))
                     yield piece.path, numbers, table
@@ -243,17 +245,17 @@ def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
     names = dict.fromkeys(x for schema in schemas.values() for x in schema.names)
     numeric = {x for own in numbers.values() for x in own} - set(columns.others)
     free = [x for x in names if x in numeric and not is_index(x)]
-    for place, schema in schemas.items():
-        check(place, schema.names, [*columns.required, *(columns.features or free)])
-        fits(place, schema, columns)
+    for path, schema in schemas.items():
+        check(path, schema.names, [*columns.required_names, *(columns.features or free)])
+        fits(path, schema, columns)
         for name in () if columns.types else columns.features:
             kind = schema.field(name).type
             if not accepts(kind, Number()) or is_text(plain_type(kind)):
                 expected = f"expected numbers in the column {name!r}"
-                raise rejection(place, expected, kind)
+                raise rejection(path, expected, kind)
     if not (columns.features or free):
-        place, schema = next(iter(schemas.items()))
-        raise rejection(place, "expected a column of numbers", schema.names)
+        path, schema = next(iter(schemas.items()))
+        raise rejection(path, "expected a column of numbers", schema.names)
     return Schema(
         columns.types or dict.fromkeys(columns.features or free, Number(missing=REFUSE)),
         {name: all(name in own for own in numbers.values()) for name in columns.context},
@@ -267,33 +269,33 @@ def _numbers(schema: Any) -> list[str]:
     return [x for x, kind in kinds if types.is_integer(kind) or types.is_floating(kind)]
 
 
-def fits(place: str, schema: Any, columns: Columns) -> None:
+def fits(path: str, schema: Any, columns: Columns) -> None:
     """Raises an `InputError` if a column of a table cannot have its role.
 
     Args:
-        place: Name of the table in errors.
+        path: Name of the table in errors.
         schema: Its Arrow schema.
         columns: Names of the parts.
     """
     types = columns.types
     named = {"query": columns.query, "item": columns.doc_id, **columns.measures}
     roles = {name: (ROLES[role].column, ROLES[role].feature) for role, name in named.items()}
-    check_types(place, schema, roles | {x: (f"of type {y.type}", y) for x, y in types.items()})
+    check_types(path, schema, roles | {x: (f"of type {y.type}", y) for x, y in types.items()})
 
 
-def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Table:
+def of_table(origin: tuple[str, np.ndarray], table: Any, schema: Schema) -> Table:
     """Returns the rows of an Arrow table or batch, with the faults of invalid rows.
 
     Args:
-        place: As in `Table`.
+        origin: As in `Table`.
         table: The table. Without identifiers of queries or items, they are empty.
         schema: The schema of its rows.
     """
     columns = schema.columns
-    fits(place[0], table.schema, columns)
+    fits(origin[0], table.schema, columns)
 
     def read(name: str, convert: Callable[..., np.ndarray], *options: Any) -> np.ndarray:
-        with readable(place[0], f"a readable column {name!r}"):
+        with readable(origin[0], f"a readable column {name!r}"):
             return convert(table[name], *options)
 
     measures = {"label": np.zeros(table.num_rows, np.float32)}
@@ -307,8 +309,8 @@ def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Table
             features[:, span] = read(name, arrays.numbers, feature)
     nothing = np.full(len(features), "", object)
     named = {"query": columns.query, "item": columns.doc_id}
-    there = table.schema.names
-    ids = {x: read(y, arrays.strings) if y in there else nothing for x, y in named.items()}
+    names = table.schema.names
+    ids = {x: read(y, arrays.strings) if y in names else nothing for x, y in named.items()}
     context = {
         name: read(name, arrays.floats if is_number else arrays.strings)
         for name, is_number in schema.context.items()
@@ -317,7 +319,7 @@ def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Table
     def value_of(name: str, row: int) -> Any:
         return table[name][row].as_py()
 
-    return rows.table_of(place, schema, measures, (features, texts), ids, context, value_of)
+    return rows.table_of(origin, schema, measures, (features, texts), ids, context, value_of)
 
 
 def propose(
@@ -419,7 +421,7 @@ def common_columns(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, s
         found = [of_file[name] for _, of_file in named]
         with contextlib.suppress(pa.ArrowException):
             if not any(map(_has_nested_texts, found)):
-                columns[name] = joined(found)
+                columns[name] = join_columns(found)
         if name not in columns:
             left_out[name] = "it has lists or objects, and values of other types"
     return pa.table(columns), left_out
@@ -434,7 +436,7 @@ def _has_nested_texts(column: Any) -> bool:
     return any(x[1:2] in ("[", "{") for x in marked.unique().to_pylist())
 
 
-def joined(columns: list[Any]) -> Any:
+def join_columns(columns: list[Any]) -> Any:
     """Joins Arrow columns of several types to one: times of dates and times, or texts of others."""
     pa = arrow()
     typed = [x for x in columns if len(x) and not pa.types.is_null(x.type)] or columns
@@ -519,10 +521,10 @@ def _are_times(column: Any, is_named: bool) -> bool:
     """Whether values are times: texts of dates; or days in digits, and seconds, if so named."""
     pa = arrow()
     if is_text(column.type):
-        words = arrays.stripped(column)
+        words = arrays.strip_texts(column)
         if pa.compute.all(pa.compute.match_substring_regex(words, _DAYS)).as_py():
             return not np.isinf(arrays.numbers(column, Timestamp())).any()
-        column = numbered(words) if is_named else column
+        column = parse_numbers(words) if is_named else column
     if not is_named or not pa.types.is_integer(column.type):
         return False
     ends = pa.compute.min_max(column).as_py()

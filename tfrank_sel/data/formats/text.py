@@ -13,14 +13,14 @@ import numpy as np
 from tfrank_sel.data import arrays, arrow_types, letor, lines
 from tfrank_sel.data.arrays import array, floats
 from tfrank_sel.data.arrow_types import arrow
-from tfrank_sel.data.formats.reader import LineReader, Part, opened
+from tfrank_sel.data.formats.reader import LineReader, Part, open_part
 from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, Row, TableReader
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.data.table import numbered, readable
+from tfrank_sel.data.table import parse_numbers, readable
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import REFUSE, Set, Vector
-from tfrank_sel.refusals import received, refusal
 
 # Number of bytes that are read at once.
 _BYTES = 1 << 20
@@ -67,22 +67,22 @@ class DelimitedReader(LineReader, TableReader):
         return pa.schema(list(zip(names, kinds or [pa.string()] * len(names), strict=True)))
 
     def names(self, path: str) -> Sequence[str]:
-        with self._inferred(path) as batches:
+        with self._open_inferred(path) as batches:
             names: Sequence[str] = batches.schema.names
         return names
 
     def sample(self, path: str) -> Any:
-        with self._inferred(path) as batches:
+        with self._open_inferred(path) as batches:
             first = next(iter(batches), None)
         if first is None:
             return self.schema(path).empty_table()
-        with self._texts(Part(path), first.schema.names, _skipped) as batches:
+        with self._texts(Part(path), first.schema.names, _skip_row) as batches:
             texts = next(iter(batches))
         count = min(len(first), len(texts))
         columns = [x.slice(0, count) for x in first.columns]
         for i, column in enumerate(columns):
             if arrow_types.is_number(column.type):  # which may be a name, such as 007
-                columns[i] = numbered(arrays.plain(texts.column(i).slice(0, count)))
+                columns[i] = parse_numbers(arrays.plain(texts.column(i).slice(0, count)))
         return arrow().table(columns, names=first.schema.names)
 
     def tables(
@@ -114,12 +114,12 @@ class DelimitedReader(LineReader, TableReader):
         yield from bad
 
     @contextlib.contextmanager
-    def _inferred(self, path: str) -> Iterator[Any]:
+    def _open_inferred(self, path: str) -> Iterator[Any]:
         """Opens a file with the types that pyarrow infers from its beginning."""
         from pyarrow import csv
 
-        with opened(Part(path)) as stream:
-            yield csv.open_csv(stream, parse_options=self._options(_skipped))
+        with open_part(Part(path)) as stream:
+            yield csv.open_csv(stream, parse_options=self._options(_skip_row))
 
     @contextlib.contextmanager
     def _texts(
@@ -137,7 +137,7 @@ class DelimitedReader(LineReader, TableReader):
         )
         # With several threads, pyarrow does not know the number of a refused row.
         one_thread = csv.ReadOptions(use_threads=False, block_size=_BYTES)
-        with opened(part, headed=True) as stream:
+        with open_part(part, headed=True) as stream:
             yield csv.open_csv(stream, one_thread, self._options(refuse), as_text)
 
     def _options(self, refuse: Callable[[Any], str]) -> Any:
@@ -150,7 +150,7 @@ class DelimitedReader(LineReader, TableReader):
 
     def _is_by_line(self, path: str) -> bool:
         """Whether each line of a file is a row, from the header to the end."""
-        with lines.opened(path) as file:
+        with lines.open_lines(path) as file:
             names = file.readline(_BYTES)
             chunks = iter(lambda: file.read(_BYTES) + file.readline(), b"")
             is_named = names.endswith(b"\n") and bool(names.strip(_BLANK))
@@ -176,7 +176,7 @@ class TsvReader(DelimitedReader):
     delimiter = "\t"
 
 
-def _skipped(row: Any) -> str:
+def _skip_row(row: Any) -> str:
     return "skip"
 
 
@@ -225,7 +225,7 @@ class JsonlReader(LineReader, TableReader):
     def sample(self, path: str) -> Any:
         numbers, rows = next(_chunks(Part(path)), (np.arange(0), []))
         try:
-            table = _parsed(rows, ())
+            table = _parse_objects(rows, ())
             _check_exact(table, table.schema.names)
             return table
         except arrow().ArrowInvalid:
@@ -244,11 +244,11 @@ class JsonlReader(LineReader, TableReader):
         texts = set[str]()
         for numbers, rows in _chunks(part):
             try:
-                table = _parsed(rows, texts)
+                table = _parse_objects(rows, texts)
                 times = {x.name for x in table.schema if pa.types.is_timestamp(x.type)}
                 if times & set(names):
                     texts |= times
-                    table = _parsed(rows, texts)
+                    table = _parse_objects(rows, texts)
                 _check_exact(table, self.columns.texts)
             except pa.ArrowInvalid:  # a line is malformed, or a field has several types
                 bad, numbers, objects = _objects(part.path, numbers, rows)
@@ -276,9 +276,9 @@ class JsonlReader(LineReader, TableReader):
 
 def _chunks(part: Part) -> Iterator[tuple[np.ndarray, list[bytes]]]:
     """The non-blank rows and their numbers, some at a time."""
-    with opened(part) as file:
+    with open_part(part) as file:
         numbers, rows, size = list[int](), list[bytes](), 0
-        for number, line in enumerate(lines.limited(part.path, file), start=part.start + 1):
+        for number, line in enumerate(lines.bounded_lines(part.path, file), start=part.start + 1):
             if line.isspace():
                 continue
             if len(rows) == ROWS or size + len(line) > lines.PART:
@@ -291,7 +291,7 @@ def _chunks(part: Part) -> Iterator[tuple[np.ndarray, list[bytes]]]:
             yield np.array(numbers), rows
 
 
-def _parsed(rows: list[bytes], texts: Sequence[str] | set[str]) -> Any:
+def _parse_objects(rows: list[bytes], texts: Sequence[str] | set[str]) -> Any:
     """The objects of rows as a table; `ArrowInvalid` if their types differ."""
     from pyarrow import json as arrow_json
 

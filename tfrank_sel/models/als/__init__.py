@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tfrank_sel import lazy
-from tfrank_sel.refusals import check_installed
+from tfrank_sel.errors import check_installed
 
 _NEEDED = ("llvmlite", "numba", "rich", "scipy", "threadpoolctl")
 check_installed("`tfrank_sel.models.als`", "als", _NEEDED)

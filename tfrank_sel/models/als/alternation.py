@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from tfrank_sel.arguments import AtLeast0, Checked, Count, Cutoff
 from tfrank_sel.distribution import SingleProcess
+from tfrank_sel.errors import refusal
 from tfrank_sel.losses.catalogue import CatalogueLoss
 from tfrank_sel.losses.rg import RG2Loss, RGCrossLoss
 from tfrank_sel.models.als.factorizer import RGFactorizer
 from tfrank_sel.models.als.objectives import RG2, RGCross
-from tfrank_sel.refusals import refusal
 
 _OBJECTIVES: dict[type, Any] = {RG2Loss: RG2, RGCrossLoss: RGCross}
 
@@ -171,8 +171,8 @@ class ItemSolver(Checked, keras.callbacks.Callback):
         states, numbers, weights = self._states(first)
         table = loss.items.get_weights()[0]
         items = np.array(table[first:], np.float32)
-        there = numbers >= first
-        pairs = np.nonzero(there)[0], numbers[there] - first
+        is_item = numbers >= first
+        pairs = np.nonzero(is_item)[0], numbers[is_item] - first
         gains = np.full(len(pairs[0]), float(rows.gain(tf.ones([]))), np.float32)
         factorizer = RGFactorizer(
             _OBJECTIVES[type(rows)](rows.alpha, rows.target),
@@ -208,8 +208,10 @@ class ItemSolver(Checked, keras.callbacks.Callback):
             numbers, states, weights = (x.numpy() for x in self._read(*batch))
             if not np.all(weights >= 0.0):
                 raise refusal("`sample_weight` must not be negative", weights.min())
-            there = np.any(numbers >= first, axis=1) & (weights > 0.0)
-            parts.append((states[there].astype(np.float32), numbers[there], weights[there]))
+            has_item = np.any(numbers >= first, axis=1) & (weights > 0.0)
+            parts.append(
+                (states[has_item].astype(np.float32), numbers[has_item], weights[has_item])
+            )
         states, numbers, weights = map(np.concatenate, zip(*parts, strict=True))
         return states, numbers, weights
 

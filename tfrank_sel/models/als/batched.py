@@ -36,7 +36,7 @@ class BatchedRows:
         with tf.device(self.device), layout.without_tf32():
             on_device = tf.nest.map_structure(tf.constant, shared)
             for batch in self._batches(out.shape[1]):
-                solved, singular = _solved(self._rows, on_device, tf.constant(batch))
+                solved, singular = _solve(self._rows, on_device, tf.constant(batch))
                 out[batch] = solved.numpy()
                 failed += int(singular)
         return failed
@@ -51,7 +51,7 @@ class BatchedRows:
 
 
 @tf.function(reduce_retracing=True, autograph=False)
-def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _solve(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the solutions of some rows, and the number of rows without a solution."""
     first, last = tf.gather(rows.indptr, batch), tf.gather(rows.indptr, batch + 1)
     places = first[:, None] + tf.range(tf.reduce_max(last - first))

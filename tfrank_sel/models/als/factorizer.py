@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive, StrPath
 from tfrank_sel.distribution import Group, SingleProcess
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.models.als import ids, progress, retrieval, tuning
-from tfrank_sel.models.als.interactions import Interactions, as_matrix, merged, read
+from tfrank_sel.models.als.interactions import Interactions, as_matrix, merge, read
 from tfrank_sel.models.als.objectives import (
     RG2,
     Objective,
@@ -22,9 +23,8 @@ from tfrank_sel.models.als.objectives import (
     base_weights,
     random_factors,
 )
-from tfrank_sel.models.als.retrieval import Explanation, explained
+from tfrank_sel.models.als.retrieval import Explanation, explain_score
 from tfrank_sel.models.als.solver import Solver
-from tfrank_sel.refusals import received, refusal
 from tfrank_sel.serialization import Configurable, register
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class _Learned:
         raise AttributeError(received(expected, f"{owner.__name__} that is not fitted"))
 
 
-def _learned() -> Any:
+def _learned_array() -> Any:
     return _Learned()
 
 
@@ -124,9 +124,9 @@ class RGFactorizer(Configurable):
         https://arxiv.org/abs/2506.09454).
     """
 
-    user_factors_: Array = _learned()
-    item_factors_: Array = _learned()
-    seen_: Any = _learned()
+    user_factors_: Array = _learned_array()
+    item_factors_: Array = _learned_array()
+    seen_: Any = _learned_array()
     history_: list[dict[str, float]]
     _numberings: ids.Pair = (None, None)
 
@@ -211,7 +211,7 @@ class RGFactorizer(Configurable):
         if known_ids[0] is not None and not isinstance(group, SingleProcess):
             raise refusal("Interactions of several processes must be indices", "a frame")
         matrix = as_matrix(taken)
-        num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
+        num_items = int(group.gather_rows(np.array([matrix.shape[1]])).max())
         matrix.resize(matrix.shape[0], num_items)
         if validation is not None:
             validation = read(validation, known_ids, timed=False)
@@ -219,10 +219,10 @@ class RGFactorizer(Configurable):
         held_out = validation
         strength = self.regularization
         if strength is None and isinstance(group, SingleProcess):
-            strength = self._chosen(taken, matrix, held_out, list_weights)
+            strength = self._choose_regularization(taken, matrix, held_out, list_weights)
         elif strength is None:
             strength = _UNSEARCHED
-        first_user = group.gathered(np.array([matrix.shape[0]]))[: group.rank].sum()
+        first_user = group.gather_rows(np.array([matrix.shape[0]]))[: group.rank].sum()
         if factors is not None:  # which a sweep changes in place
             factors = np.array(factors[0], self.dtype), np.array(factors[1], self.dtype)
         users, all_items = self._factors(matrix.shape, factors, first_user)
@@ -237,7 +237,7 @@ class RGFactorizer(Configurable):
             solver.on_rows = report.advance
             for sweep in range(self.sweeps):
                 solver.sweep(users, items)
-                history.append(progress.judged(solver, users, items, matrix, held_out))
+                history.append(progress.epoch_metrics(solver, users, items, matrix, held_out))
                 report(sweep, history[-1])
                 if self.patience is None or held_out is None:
                     continue
@@ -248,7 +248,7 @@ class RGFactorizer(Configurable):
                     break
         if self.patience is not None and held_out is not None:
             users, items = best
-        items = group.gathered(items)
+        items = group.gather_rows(items)
         if group.rank == 0:
             progress.warn_if_collapsed(items)
         self._learn(users, items, matrix, known_ids, regularization_=strength, history_=history)
@@ -277,7 +277,7 @@ class RGFactorizer(Configurable):
         matrix = taken.matrix(fitted=sizes)
         counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
         if is_fitted:
-            matrix = merged(self.seen_, matrix)
+            matrix = merge(self.seen_, matrix)
             old, new = (self.user_factors_, self.item_factors_), self._random(matrix.shape)
             factors = [np.concatenate([old[x], new[x][len(old[x]) :]]) for x in (0, 1)]
         matrix.eliminate_zeros()
@@ -337,7 +337,7 @@ class RGFactorizer(Configurable):
                 f"`index` must be of the {len(factors)} items, and excludes `items`",
                 f"{index.num_items} items in `index`, items={items!r}",
             )
-        best = ids.named(result[0], self._numberings[1])
+        best = ids.ids_at(result[0], self._numberings[1])
         return (best, result[1]) if users.ndim else (best[0], result[1][0])
 
     def similar_items(self, items: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
@@ -352,13 +352,13 @@ class RGFactorizer(Configurable):
         """
         rows = ids.rows("items", items, len(self.item_factors_), self._numberings[1])
         similar, cosines = retrieval.most_similar(rows, self.item_factors_, k)
-        return ids.named(similar, self._numberings[1]), cosines
+        return ids.ids_at(similar, self._numberings[1]), cosines
 
     def similar_users(self, users: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
         """Returns the users most similar to some users, as `similar_items`."""
         rows = ids.rows("users", users, len(self.user_factors_), self._numberings[0])
         similar, cosines = retrieval.most_similar(rows, self.user_factors_, k)
-        return ids.named(similar, self._numberings[0]), cosines
+        return ids.ids_at(similar, self._numberings[0]), cosines
 
     def explain(self, user: int | str, item: int | str) -> Explanation:
         """Divides the score of an item into contributions of the items that the user took.
@@ -376,8 +376,8 @@ class RGFactorizer(Configurable):
         weights = base_weights(counts, self.popularity_exponent)
         row, factors = self.seen_[user], self.item_factors_
         (ridge,) = self._ridges(np.array([row.nnz]), self.regularization_)
-        explanation = explained(item, row, self.objective, factors, weights, ridge / weight)
-        return explanation._replace(items=ids.named(explanation.items, self._numberings[1]))
+        explanation = explain_score(item, row, self.objective, factors, weights, ridge / weight)
+        return explanation._replace(items=ids.ids_at(explanation.items, self._numberings[1]))
 
     def to_keras(self) -> "TwoTower":
         """Returns a Keras model with these embeddings."""
@@ -396,7 +396,7 @@ class RGFactorizer(Configurable):
         """
         arrays = {name: getattr(self, f"{name}_") for name in ("user_factors", "item_factors")}
         for name, numbering in zip(("user_ids", "item_ids"), self._numberings, strict=True):
-            arrays |= ids.stored(name, numbering)
+            arrays |= ids.to_arrays(name, numbering)
         config = {**self.get_config(), "regularization": self.regularization_}
         _write(path, config, arrays, self.seen_)
 
@@ -409,10 +409,10 @@ class RGFactorizer(Configurable):
             ValueError: If a file is not as it was written; the error names it.
         """
         path = pathlib.Path(path)
-        kept.check(path, _KIND)
-        with kept.reading(path / _CONFIG, "the configuration of an RGFactorizer"):
+        artefacts.check(path, _KIND)
+        with artefacts.name_file_in_errors(path / _CONFIG, "the configuration of an RGFactorizer"):
             model = cls.from_config(json.loads((path / _CONFIG).read_text(encoding="utf-8")))
-        with kept.reading(path / _ARRAYS, "the arrays of this RGFactorizer"):
+        with artefacts.name_file_in_errors(path / _ARRAYS, "the arrays of this RGFactorizer"):
             pair, numberings, seen = _read(path / _ARRAYS)
             users, items = model._factors(seen.shape, pair)
         model._learn(users, items, seen, numberings)
@@ -441,13 +441,13 @@ class RGFactorizer(Configurable):
         return self.num_threads or os.cpu_count() or 1
 
     def _factors(
-        self, counts: tuple[int, int], given: Any = None, first_user: int = 0
+        self, counts: tuple[int, int], initial: Any = None, first_user: int = 0
     ) -> tuple[Array, Array]:
         """The given factors, of the dtype and the shapes of this model; random ones if `None`."""
         shapes = [(count, self.num_factors) for count in counts]
-        if given is None:
-            given = self._random(counts, first_user)
-        users, items = (np.asarray(side, self.dtype, order="C") for side in given)
+        if initial is None:
+            initial = self._random(counts, first_user)
+        users, items = (np.asarray(side, self.dtype, order="C") for side in initial)
         if [users.shape, items.shape] != shapes:
             raise refusal(
                 f"Factors must have shapes {shapes[0]} and {shapes[1]}",
@@ -467,10 +467,12 @@ class RGFactorizer(Configurable):
         scale, shapes = self.initial_scale, [(count, self.num_factors) for count in counts]
         return random_factors(shapes, scale, self.seed, self.dtype, first_user)
 
-    def _chosen(self, taken: Interactions, train: Any, held_out: Any, weights: Any) -> float:
+    def _choose_regularization(
+        self, taken: Interactions, train: Any, held_out: Any, weights: Any
+    ) -> float:
         """The best regularization, if enough interactions are held out."""
         if held_out is None and train.nnz * _HELD_OUT >= tuning.FEWEST:
-            train, held_out = taken.divided(_HELD_OUT, np.random.default_rng(self.seed))
+            train, held_out = taken.divide(_HELD_OUT, np.random.default_rng(self.seed))
         if held_out is None or held_out.nnz < tuning.FEWEST:
             print(
                 f"regularization={_UNSEARCHED} is not searched: fewer than {tuning.FEWEST} "
@@ -498,16 +500,16 @@ class RGFactorizer(Configurable):
             )
         weights = weights * activity_weights(np.diff(matrix.indptr), self.activity_exponent, group)
         counts = group.total(np.bincount(matrix.indices, minlength=num_items))
-        own = group.block(num_items)
+        block = group.block(num_items)
         if item_weights is None:
             item_weights = base_weights(counts, self.popularity_exponent)
         return Solver(
             matrix,
             self.objective,
             self._ridges(np.diff(matrix.indptr), regularization),
-            self._ridges(counts[own], regularization),
+            self._ridges(counts[block], regularization),
             list_weights=weights,
-            base_weights=item_weights[own],
+            base_weights=item_weights[block],
             cg_steps=self._cg_steps,
             num_threads=self._threads,
             dtype=self.dtype,
@@ -521,7 +523,7 @@ class RGFactorizer(Configurable):
 
 def _write(path: Path, config: dict[str, Any], arrays: dict[str, Any], matrix: Any) -> None:
     parts = {"indptr": matrix.indptr, "indices": matrix.indices, "gains": matrix.data}
-    with kept.folder(pathlib.Path(path), _KIND) as written:
+    with artefacts.folder(pathlib.Path(path), _KIND) as written:
         (written / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
         np.savez(written / _ARRAYS, **arrays, **parts)
 
@@ -538,7 +540,7 @@ def _read(path: Path) -> tuple[tuple[Array, Array], ids.Pair, Any]:
     for name, values in (("user_factors", users), ("item_factors", items), ("gains", gains)):
         if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
             raise ValueError(f"{name} that are not finite")
-    numberings = ids.loaded("user_ids", arrays), ids.loaded("item_ids", arrays)
+    numberings = ids.from_arrays("user_ids", arrays), ids.from_arrays("item_ids", arrays)
     for numbering, count in zip(numberings, matrix.shape, strict=True):
         if numbering is not None and numbering.ids.shape != (count,):
             raise ValueError(f"ids of shape {numbering.ids.shape} for {count} factors")

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import arrays, arrow_types, formats, table
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.models.als import ids
-from tfrank_sel.refusals import received, refusal
 
 Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
 
@@ -83,7 +83,7 @@ class Interactions:
         table.tell_partners("interactions for validation", is_known, others)
         return Interactions((users[is_known], items[is_known], gains[is_known]), fitted)
 
-    def divided(self, share: float, random: np.random.Generator) -> tuple[Matrix, Matrix]:
+    def divide(self, share: float, random: np.random.Generator) -> tuple[Matrix, Matrix]:
         """Divides the interactions in those to fit and those held out.
 
         The latest are held out; without times, random ones are. Held-out pairs that are also among
@@ -177,8 +177,8 @@ def read(
     if isinstance(interactions, Interactions):
         return interactions
     if times is not None:
-        given = times if np.ndim(times) else [times]
-        times = formats.table({"times": given}, {"time": "times"}, place="`times`")["time"]
+        raw_times = times if np.ndim(times) else [times]
+        times = formats.table({"times": raw_times}, {"time": "times"}, place="`times`")["time"]
     pairs = _pairs(interactions)
     if fitted is not None and (pairs is None) != (fitted[0] is not None):
         raise refusal(
@@ -225,7 +225,7 @@ def _of_table(
             gains = values["gain"].astype(_wide(kind.to_pandas_dtype()) if is_plain else float)
         times = values.get("time") if times is None else times
     users, items = (
-        ids.numbered(roles[role], whole[roles[role]], _PLACE, known)
+        ids.number_ids(roles[role], whole[roles[role]], _PLACE, known)
         for role, known in zip(("user", "item"), fitted, strict=True)
     )
     return Interactions((users[0], items[0], gains), (users[1], items[1]), times)
@@ -311,7 +311,7 @@ def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
     return integers if np.array_equal(integers, column) else column
 
 
-def merged(old: Matrix, new: Matrix) -> Matrix:
+def merge(old: Matrix, new: Matrix) -> Matrix:
     """Returns the interactions of both matrices; for a pair in both, the gain is that of `new`.
 
     A pair of gain 0 in `new` is left out.

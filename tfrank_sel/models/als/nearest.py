@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tfrank_sel.models.als.retrieval import Array, Ids, marked
-from tfrank_sel.refusals import needed, refusal
+from tfrank_sel.errors import refusal, require_extra
+from tfrank_sel.models.als.retrieval import Array, Ids, mark_members
 
-with needed("`ItemIndex`", "ann", "faiss-cpu"):
+with require_extra("`ItemIndex`", "ann", "faiss-cpu"):
     import faiss
 
 # The default probes at least this many cells.
@@ -102,7 +102,7 @@ class ItemIndex:
             candidates = candidates.astype(np.int32)
             is_out = candidates < 0
             if seen is not None:
-                is_out |= marked(candidates, seen[rows])
+                is_out |= mark_members(candidates, seen[rows])
             first = np.argsort(is_out, axis=1, kind="stable")[:, :k]
             is_out = np.take_along_axis(is_out, first, axis=1)
             width = first.shape[1]

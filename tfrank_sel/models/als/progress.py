@@ -66,7 +66,7 @@ class Reporter:
                 self._log(name, value, step=sweep)
 
 
-def judged(
+def epoch_metrics(
     solver: Solver,
     users: NDArray[np.floating],
     items: NDArray[np.floating],
@@ -80,7 +80,7 @@ def judged(
     }
     if held_out is None:
         return values
-    all_items = solver.group.gathered(items)
+    all_items = solver.group.gather_rows(items)
     ids, _ = retrieval.best(users, all_items, _VALIDATION_CUTOFF, seen, solver.num_threads)
     return values | retrieval.ranking_quality(ids, held_out, solver.group)
 

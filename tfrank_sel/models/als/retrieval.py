@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from tfrank_sel.distribution import Group, SingleProcess
+from tfrank_sel.errors import refusal
 from tfrank_sel.models.als.objectives import Float64s, Objective
-from tfrank_sel.refusals import refusal
 
 Array: TypeAlias = NDArray[np.floating]
 Ids: TypeAlias = NDArray[np.int32]
@@ -70,8 +70,8 @@ def best_among(
     """
     if items is None:
         return best(users, factors, k, seen, num_threads)
-    given = np.atleast_1d(indices("items", items, len(factors)))
-    items = given[np.sort(np.unique(given, return_index=True)[1])]  # each once, in their order
+    wanted = np.atleast_1d(indices("items", items, len(factors)))
+    items = wanted[np.sort(np.unique(wanted, return_index=True)[1])]  # each once, in their order
     seen = None if seen is None else seen[:, items].tocsr()
     ids, scores = best(users, factors[items], k, seen, num_threads)
     return np.append(items, -1).astype(np.int32)[ids], scores  # the last is what none has
@@ -88,13 +88,13 @@ def check_known(users: NDArray[Any], factors: Array) -> None:
         )
 
 
-def indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
+def indices(name: str, wanted: ArrayLike, count: int) -> NDArray[np.int64]:
     """Returns indices from 0 to `count - 1`, of any shape.
 
     Raises:
         ValueError: If an index is not an integer, or out of range.
     """
-    array = np.asarray(given)
+    array = np.asarray(wanted)
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise refusal(f"`{name}` must be integers", f"dtype {array.dtype}")
     if array.size and not 0 <= array.min() <= array.max() < count:
@@ -131,13 +131,13 @@ def _select(scores: Array, indptr: NDArray[np.int64], seen: Ids, ids: Ids, best:
             score = scores[row, item]
             if not score > best[row, k - 1]:
                 continue
-            place = k - 1
-            while place > 0 and score > best[row, place - 1]:
-                best[row, place] = best[row, place - 1]
-                ids[row, place] = ids[row, place - 1]
-                place -= 1
-            best[row, place] = score
-            ids[row, place] = item
+            rank = k - 1
+            while rank > 0 and score > best[row, rank - 1]:
+                best[row, rank] = best[row, rank - 1]
+                ids[row, rank] = ids[row, rank - 1]
+                rank -= 1
+            best[row, rank] = score
+            ids[row, rank] = item
 
 
 def user_qualities(ids: Ids, relevant: Any) -> dict[str, NDArray[np.float64]]:
@@ -150,7 +150,7 @@ def user_qualities(ids: Ids, relevant: Any) -> dict[str, NDArray[np.float64]]:
         relevant: CSR matrix `[num_users, num_items]` of relevant items.
     """
     k = ids.shape[1]
-    hits = marked(ids, relevant)
+    hits = mark_members(ids, relevant)
     counts = np.diff(relevant.indptr)
     hits, counts = hits[counts > 0], counts[counts > 0]
     discounts = 1.0 / np.log2(np.arange(2, k + 2))
@@ -174,18 +174,18 @@ def ranking_quality(
     return {name: float(x / count) for name, x in zip(qualities, totals, strict=True)}
 
 
-def marked(ids: Ids, matrix: Any) -> NDArray[np.bool_]:
+def mark_members(ids: Ids, matrix: Any) -> NDArray[np.bool_]:
     """Returns which items, `[rows, k]`, are in the same row of a CSR matrix."""
-    return _marked(ids, matrix.indptr.astype(np.int64), matrix.indices)
+    return _mark_members(ids, matrix.indptr.astype(np.int64), matrix.indices)
 
 
 @njit(nogil=True, cache=True)
-def _marked(ids: Ids, indptr: NDArray[np.int64], indices: Ids) -> NDArray[np.bool_]:
+def _mark_members(ids: Ids, indptr: NDArray[np.int64], indices: Ids) -> NDArray[np.bool_]:
     is_in = np.zeros(ids.shape, np.bool_)
     for row in range(len(ids)):
         for at in range(indptr[row], indptr[row + 1]):
-            for place in range(ids.shape[1]):
-                is_in[row, place] |= ids[row, place] == indices[at]
+            for column in range(ids.shape[1]):
+                is_in[row, column] |= ids[row, column] == indices[at]
     return is_in
 
 
@@ -208,7 +208,7 @@ class Explanation(NamedTuple):
         return float(self.contributions.sum() + self.rest)
 
 
-def explained(
+def explain_score(
     item: int,
     row: Any,
     objective: Objective,

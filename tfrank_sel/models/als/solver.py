@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from tfrank_sel.distribution.groups import Group, Indices, SingleProcess
+from tfrank_sel.errors import refusal
 from tfrank_sel.models.als import rows as kernels
 from tfrank_sel.models.als.objectives import Float64s, Objective
 from tfrank_sel.models.als.rows import Array, GainRows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
-from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.models.als.batched import BatchedRows
@@ -85,7 +85,7 @@ class Solver:
         # this takes long, because it searches for the libraries
         self._blas = ThreadpoolController()
         self.num_items = interactions.shape[1]
-        everyones_weights = group.gathered(list_weights)
+        everyones_weights = group.gather_rows(list_weights)
         self.num_users = len(everyones_weights)
         gain_sums = np.asarray(interactions.sum(axis=1, dtype=np.float64)).ravel()
         self._scales = list_weights * objective.scale(gain_sums, self.num_items)
@@ -95,7 +95,7 @@ class Solver:
         per_user = (list_weights, ones[0], self._scales, user_ridges)
         per_item = (ones[1], everyones_weights, base_weights, item_ridges)
         self.by_user = self._side(interactions, *per_user, dtype)
-        self.by_item = self._side(transposed(interactions, group), *per_item, dtype)
+        self.by_item = self._side(transpose(interactions, group), *per_item, dtype)
 
     def sweep(self, users: Array, items: Array) -> None:
         """Updates the users' factors, then the items' factors, in place."""
@@ -113,12 +113,12 @@ class Solver:
         def renew(mean: Float64s) -> None:
             self._solve(self.by_item, gram, self._pull(gram, total, mean), users, items)
 
-        def renewed(mean: Float64s) -> Float64s:
+        def renewed_mean(mean: Float64s) -> Float64s:
             renew(mean)
             return self._mean(items)
 
         if self.objective.joint:
-            _fixed_point(renewed, self._mean(items), 30.0 * float(np.finfo(items.dtype).eps))
+            _fixed_point(renewed_mean, self._mean(items), 30.0 * float(np.finfo(items.dtype).eps))
         else:
             renew(self._mean(items))
 
@@ -149,7 +149,7 @@ class Solver:
         by_item -= self.objective.kappa / self.num_items * np.outer(total, total)
         pairs = np.sum(by_user * by_item) / 2.0 + self.objective.lift * pulled @ total
         terms = self.objective.curvature, self.objective.slope, self.objective.offset
-        rows, needed_items = self.by_user.rows, self.group.gathered(items, self.by_user.needed)
+        rows, needed_items = self.by_user.rows, self.group.gather_rows(items, self.by_user.needed)
         bounds = _bounds(rows, users.shape[1], self.num_threads)
 
         def positives(begin: int, end: int) -> float:
@@ -159,8 +159,8 @@ class Solver:
             ridge @ np.einsum("ij,ij->i", side, side, dtype=np.float64) / 2.0
             for ridge, side in zip(self._ridges, (users, items), strict=True)
         )
-        own = np.array(sum(self._parallel(positives, bounds)) + ridges)
-        return float(pairs + self.group.total(own))
+        local_sum = np.array(sum(self._parallel(positives, bounds)) + ridges)
+        return float(pairs + self.group.total(local_sum))
 
     def logit_norm(self, users: Array, items: Array) -> float:
         """Returns the root mean square of all scores, with the weights of the items."""
@@ -180,7 +180,7 @@ class Solver:
         padded = -width % lanes(dtype)
         into = np.pad(basis, ((0, 0), (0, padded))).astype(dtype)
         shared = Shared(
-            factors=self.group.gathered(self._rotated(fixed, into), side.needed),
+            factors=self.group.gather_rows(self._rotate(fixed, into), side.needed),
             # rounding may leave a negative eigenvalue; a padded column must not make a row singular
             eigenvalues=np.pad(
                 np.maximum(eigenvalues, 0.0), (0, padded), constant_values=max(eigenvalues[-1], 1.0)
@@ -241,7 +241,7 @@ class Solver:
             batched = BatchedRows(rows, self.device)
         return _Side(rows, needed, batched)
 
-    def _rotated(self, factors: Array, into: Array) -> Array:
+    def _rotate(self, factors: Array, into: Array) -> Array:
         rotated = np.empty((len(factors), into.shape[1]), into.dtype)
 
         def part(begin: int, end: int) -> None:
@@ -329,7 +329,7 @@ def compact(matrix: Any, group: Group) -> tuple[Any, Indices]:
     return sp.csr_matrix((matrix.data, indices, matrix.indptr), shape), columns
 
 
-def transposed(matrix: Any, group: Group) -> Any:
+def transpose(matrix: Any, group: Group) -> Any:
     """Returns this process's block of columns of a CSR matrix, as rows.
 
     Args:
@@ -338,16 +338,16 @@ def transposed(matrix: Any, group: Group) -> Any:
     """
     if group.size == 1:
         return matrix.T.tocsr()
-    rows_of = group.gathered(np.array([matrix.shape[0]]))
-    own = group.block(matrix.shape[1])
+    rows_of = group.gather_rows(np.array([matrix.shape[0]]))
+    block = group.block(matrix.shape[1])
     pairs = matrix.tocoo()
     rows = pairs.row + rows_of[: group.rank].sum()
     # float64 holds all indices exactly.
     triples = np.stack([rows, pairs.col, pairs.data], axis=1, dtype=np.float64)
     kept = [np.empty((0, 3))]
     for _, parts in group.pieces(triples):
-        kept += [part[(part[:, 1] >= own.start) & (part[:, 1] < own.stop)] for part in parts]
+        kept += [part[(part[:, 1] >= block.start) & (part[:, 1] < block.stop)] for part in parts]
     row, column, data = np.concatenate(kept).T
-    positions = (column.astype(np.int64) - own.start, row.astype(np.int64))
-    shape = (own.stop - own.start, rows_of.sum())
+    positions = (column.astype(np.int64) - block.start, row.astype(np.int64))
+    shape = (block.stop - block.start, rows_of.sum())
     return sp.csr_matrix((data.astype(matrix.dtype), positions), shape)

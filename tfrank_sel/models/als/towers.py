@@ -90,7 +90,7 @@ def fit_towers(
         users[:] = sides[0].vectors()
         sides[1].train(of_items, model, solver.item_terms(users, items), users, batch_size, random)
         items[:] = sides[1].vectors()
-        history.append(progress.judged(solver, users, items, matrix, held_out))
+        history.append(progress.epoch_metrics(solver, users, items, matrix, held_out))
     progress.warn_if_collapsed(items)
     model._learn(users, items, matrix, (None, None), history_=history)
     return model
@@ -107,7 +107,7 @@ class _TowerSide:
         self.tower, self.features = tower, tf.nest.map_structure(np.asarray, features)
         self.optimizer = type(optimizer).from_config(optimizer.get_config())
         self._forward = tf.function(lambda x: tower(x, training=False), reduce_retracing=True)
-        self._step = tf.function(self._stepped, reduce_retracing=True)
+        self._step = tf.function(self._update, reduce_retracing=True)
 
     def vectors(self) -> NDArray[Any]:
         """The vectors of all rows."""
@@ -144,7 +144,7 @@ class _TowerSide:
             numbers = (x.astype(np.float32) for x in (fixed[columns], curvatures, slopes, *shared))
             self._step(self._of(batch), owner, *numbers)
 
-    def _stepped(
+    def _update(
         self,
         features: Any,
         owner: tf.Tensor,
@@ -157,11 +157,14 @@ class _TowerSide:
         pull: tf.Tensor,
     ) -> None:
         with tf.GradientTape() as tape:
-            own = tf.cast(self.tower(features, training=True), tf.float32)
-            scores = tf.reduce_sum(tf.gather(own, owner) * others, axis=1)
-            of_all = tf.linalg.matvec(own, pull) + tf.reduce_sum((own @ matrix) * own, axis=1) / 2.0
-            loss = tf.reduce_sum(scales * of_all + ridges / 2.0 * tf.reduce_sum(own**2, axis=1))
+            vectors = tf.cast(self.tower(features, training=True), tf.float32)
+            scores = tf.reduce_sum(tf.gather(vectors, owner) * others, axis=1)
+            of_all = (
+                tf.linalg.matvec(vectors, pull)
+                + tf.reduce_sum((vectors @ matrix) * vectors, axis=1) / 2.0
+            )
+            loss = tf.reduce_sum(scales * of_all + ridges / 2.0 * tf.reduce_sum(vectors**2, axis=1))
             loss += tf.reduce_sum(curvatures / 2.0 * scores**2 - slopes * scores)
-            loss /= tf.cast(tf.shape(own)[0], tf.float32)
+            loss /= tf.cast(tf.shape(vectors)[0], tf.float32)
         weights = self.tower.trainable_variables
         self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))

@@ -11,9 +11,9 @@ import numpy as np
 import rich.progress
 from numpy.typing import ArrayLike
 
+from tfrank_sel.errors import refusal
 from tfrank_sel.models.als import retrieval
 from tfrank_sel.models.als.interactions import read
-from tfrank_sel.refusals import refusal
 
 if TYPE_CHECKING:
     from tfrank_sel.models.als.factorizer import RGFactorizer
@@ -89,7 +89,7 @@ def tune(
         search = {"regularization": REGULARIZATIONS, **search}
     random = np.random.default_rng(seed)
     taken = read(interactions, times=times)
-    train, validation = taken.divided(held_out, random)
+    train, validation = taken.divide(held_out, random)
     if not validation.nnz or not train.nnz:
         raise refusal(
             "`held_out` must leave interactions in both parts",
@@ -100,7 +100,7 @@ def tune(
     tried = []
     for number in rich.progress.track(sorted(chosen), "trials", disable=not verbose):
         settings = dict(zip(search, combinations[number], strict=True))
-        history = _fitted(model, settings, train, validation).history_
+        history = _fit(model, settings, train, validation).history_
         best = max(range(len(history)), key=lambda sweep: history[sweep]["ndcg@10"])
         values = {name: history[best][name] for name in ("ndcg@10", "recall@10", "mrr@10")}
         tried.append({**settings, "sweeps": best + 1, **values})
@@ -126,7 +126,7 @@ def regularization(
     judged = {}
     for strength in REGULARIZATIONS:
         settings = {"regularization": strength, "patience": None}
-        tried = _fitted(model, settings, train, list_weights=list_weights)
+        tried = _fit(model, settings, train, list_weights=list_weights)
         judged[strength] = _quality(tried.user_factors_, tried.item_factors_, train, held_out)
     best = max(judged, key=lambda strength: judged[strength]["ndcg@10"])
     popular = _popularity(train, held_out)
@@ -142,7 +142,7 @@ def regularization(
     return best
 
 
-def _fitted(
+def _fit(
     model: "RGFactorizer", settings: Mapping[str, Any], *interactions: Any, **options: Any
 ) -> "RGFactorizer":
     with warnings.catch_warnings():

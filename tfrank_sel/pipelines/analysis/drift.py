@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, broken, compared
+from tfrank_sel.pipelines.analysis.gates import (
+    NUMBERS,
+    TEXTS,
+    WARN_ALL,
+    Anomaly,
+    check_rule,
+    compare_types,
+)
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.configuration.data import Gates
 
@@ -49,10 +56,10 @@ def distances(reference: Statistics, now: Statistics) -> Distances:
     Returns:
         The distances.
     """
-    old, new = _shares(*_of_grades(*(_rounded(x.labels) for x in (reference, now))))
+    old, new = _shares(*_of_grades(*(_round_labels(x.labels) for x in (reference, now))))
     middle = 0.5 * (old + new)
     histograms = _both(*(dict(zip(x.names, x.histograms, strict=True)) for x in (reference, now)))
-    lacking = _both(*(_missing(x) for x in (reference, now)))
+    lacking = _both(*(_missing_counts(x) for x in (reference, now)))
     return Distances(
         label_shares=float(np.abs(old - new).max()),
         label_divergence=0.5 * (_relative_entropy(old, middle) + _relative_entropy(new, middle)),
@@ -113,7 +120,7 @@ def anomalies(
         anomaly
         for rule, by_name, expected, least in checks
         for name, x in by_name.items()
-        for anomaly in broken(
+        for anomaly in check_rule(
             gates,
             rule,
             name,
@@ -124,15 +131,17 @@ def anomalies(
             least,
         )
     ]
-    named = compared(_kinds(reference), _kinds(now), of, gates, now.items)
-    return [*drifted, *_vanished(reference, now, of, gates), *named]
+    named = compare_types(_kinds(reference), _kinds(now), of, gates, now.items)
+    return [*drifted, *_zero_anomalies(reference, now, of, gates), *named]
 
 
-def _vanished(reference: Statistics, now: Statistics, of: str, gates: Gates) -> Iterator[Anomaly]:
+def _zero_anomalies(
+    reference: Statistics, now: Statistics, of: str, gates: Gates
+) -> Iterator[Anomaly]:
     for name, (was_zero, is_zero) in _both(*(_is_zero(x) for x in (reference, now))).items():
         if is_zero and not was_zero:
             expected = f"values other than 0, as in {of}"
-            yield from broken(gates, "zero", name, expected, "0 throughout", now.items)
+            yield from check_rule(gates, "zero", name, expected, "0 throughout", now.items)
 
 
 def _is_zero(statistics: Statistics) -> dict[str, bool]:
@@ -153,13 +162,13 @@ def _both(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tupl
     return {name: (value, after[name]) for name, value in before.items() if name in after}
 
 
-def _missing(statistics: Statistics) -> dict[str, float]:
+def _missing_counts(statistics: Statistics) -> dict[str, float]:
     """The number of missing values of each feature."""
     texts = {name: counts.get("", 0) for name, counts in statistics.texts.items()}
     return {**dict(zip(statistics.names, statistics.features["missing"], strict=True)), **texts}
 
 
-def _rounded(labels: Mapping[str, int]) -> dict[str, int]:
+def _round_labels(labels: Mapping[str, int]) -> dict[str, int]:
     """Counts of labels to 6 digits, as earlier versions wrote them."""
     counts = collections.Counter[str]()
     for label, count in labels.items():
@@ -176,9 +185,9 @@ def _of_grades(
     labels, counts = np.array(sorted((float(x), n) for x, n in reference.items())).T
     edges = labels[np.searchsorted(counts.cumsum(), counts.sum() * np.linspace(0.1, 0.9, 9))]
     tenths = [collections.Counter[int](), collections.Counter[int]()]
-    for part, own in zip((reference, now), tenths, strict=True):
+    for part, histogram in zip((reference, now), tenths, strict=True):
         for label, count in part.items():
-            own[int(np.searchsorted(edges, float(label)))] += count
+            histogram[int(np.searchsorted(edges, float(label)))] += count
     return tenths[0], tenths[1]
 
 
@@ -193,10 +202,10 @@ def _shares(before: Mapping[Any, int], after: Mapping[Any, int]) -> tuple[np.nda
 def _largest_difference(before: Statistics, after: Statistics, name: str) -> float:
     """Largest difference in the share of a value, among items with a value."""
     counts = [x.texts[name] for x in (before, after)]
-    there = [max(x.items - y.get("", 0), 1) for x, y in zip((before, after), counts, strict=True)]
+    present = [max(x.items - y.get("", 0), 1) for x, y in zip((before, after), counts, strict=True)]
     old, new = (
         {value: n / total for value, n in x.items() if value}
-        for x, total in zip(counts, there, strict=True)
+        for x, total in zip(counts, present, strict=True)
     )
     return max((abs(old.get(x, 0.0) - new.get(x, 0.0)) for x in {*old, *new}), default=0.0)
 

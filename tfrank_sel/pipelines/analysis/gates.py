@@ -40,7 +40,7 @@ class Anomaly:
         return f"{self.feature}: expected {self.expected}. Received: {self.received}"
 
 
-def broken(
+def check_rule(
     gates: Gates,
     rule: str,
     feature: str,
@@ -104,7 +104,7 @@ def failures(anomalies: Mapping[str, Sequence[Anomaly]]) -> list[str]:
     ]
 
 
-def compared(
+def compare_types(
     old: Mapping[str, str], new: Mapping[str, str], of: str, gates: Gates, items: int
 ) -> Iterator[Anomaly]:
     """Compares names and types of features.
@@ -133,11 +133,11 @@ def compared(
         )
         changed.update(dict.fromkeys(sorted(before & after), (was, now)))
     for name, (was, now) in changed.items():
-        yield from broken(gates, "type", name, f"{was}, as in {of}", now, items)
+        yield from check_rule(gates, "type", name, f"{was}, as in {of}", now, items)
     for rule, one, other, expected, received in (
         ("new_feature", new, old, f"features that {of} has", "a new one"),
         ("absent_feature", old, new, f"the feature, as in {of}", "none of its name"),
     ):
         for name in one:
             if name not in other and not {name, whole(name)} & {*changed}:
-                yield from broken(gates, rule, name, expected, received, items)
+                yield from check_rule(gates, rule, name, expected, received, items)

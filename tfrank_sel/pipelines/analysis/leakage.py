@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tfrank_sel import data
-from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Anomaly, broken
+from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Anomaly, check_rule
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import findings, stored_lists
+from tfrank_sel.pipelines.ingestion import ingest_counts, stored_lists
 
 PAIRS = 100  # fewer may agree by chance
 LONGEST = 50  # items of a list that are compared
@@ -54,7 +54,9 @@ def of_features(
         for name, net, pairs in zip(names, *values, strict=True):
             if pairs >= PAIRS:
                 received = f"{net / pairs:.3f} by {how} alone, over {pairs} pairs of items"
-                for anomaly in broken(gates, "leak", name, expected, received, pairs, net / pairs):
+                for anomaly in check_rule(
+                    gates, "leak", name, expected, received, pairs, net / pairs
+                ):
                     whole.add(name)
                     yield anomaly
     for name, part in zip(names, in_part(rows, labels, lists), strict=True):
@@ -62,7 +64,7 @@ def of_features(
             right, share, pairs = part
             received = f"{right:.3f} on {share:.0%} of the pairs by one value alone, over {pairs}"
             received += " pairs of items"
-            yield from broken(gates, "leak", name, expected, received, pairs, right)
+            yield from check_rule(gates, "leak", name, expected, received, pairs, right)
 
 
 def agreement(
@@ -81,13 +83,13 @@ def agreement(
         they are missing. Items of equal values count as neither order.
     """
     agree, total = np.zeros([2, rows.shape[1]]), np.zeros([2, rows.shape[1]], int)
-    for own in np.split(np.arange(len(lists)), np.flatnonzero(np.diff(lists)) + 1):
-        if len(own) > LONGEST:  # also the last: lists may end with what was clicked
-            own = own[np.linspace(0, len(own) - 1, LONGEST).astype(int)]
-        first, second = np.triu_indices(len(own), 1)
-        sign = np.sign(labels[own[first]] - labels[own[second]])
+    for list_rows in np.split(np.arange(len(lists)), np.flatnonzero(np.diff(lists)) + 1):
+        if len(list_rows) > LONGEST:  # also the last: lists may end with what was clicked
+            list_rows = list_rows[np.linspace(0, len(list_rows) - 1, LONGEST).astype(int)]
+        first, second = np.triu_indices(len(list_rows), 1)
+        sign = np.sign(labels[list_rows[first]] - labels[list_rows[second]])
         differ = sign != 0.0
-        above, below = (rows[own[x[differ]]] for x in (first, second))
+        above, below = (rows[list_rows[x[differ]]] for x in (first, second))
         present = ~np.isnan(above) & ~np.isnan(below)
         for i, (a, b, counted) in enumerate(
             ((above, below, present), (1.0 * np.isnan(above), np.isnan(below), True))
@@ -140,7 +142,7 @@ def in_part(rows: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> list[Dec
         tried = values[np.argsort(-often, kind="stable")[:VALUES]] if len(values) > 1 else ()
         groups = [np.isnan(column) if np.isnan(x) else column == x for x in tried]
         smaller = [np.flatnonzero(x if x.mean() <= 0.5 else ~x) for x in groups]
-        parts = (pairs.decided(group) for group in smaller for pairs in compared)
+        parts = (pairs.decisions(group) for group in smaller for pairs in compared)
         decided.append(max((x for x in parts if x is not None), default=None))
     return decided
 
@@ -160,16 +162,16 @@ class _Pairs:
         self.ahead = 2.0 * below[self.group] - self.differ  # lower labels less higher ones
         self.total = self.differ.sum() / 2.0
 
-    def decided(self, items: np.ndarray) -> DecidedPairs | None:
+    def decisions(self, items: np.ndarray) -> DecidedPairs | None:
         """What it decides whether an item is among some; None if nothing that is sure."""
-        count, own = len(self.sizes), self.own[items]
-        right = np.bincount(own, self.ahead[items], count)
+        count, lists = len(self.sizes), self.own[items]
+        right = np.bincount(lists, self.ahead[items], count)
         if right.sum() <= 0.0:
             return None
         # pairs of these items and others: without those of two of these items
-        among = np.bincount(own, minlength=count) ** 2
+        among = np.bincount(lists, minlength=count) ** 2
         alike = np.bincount(self.group[items], minlength=len(self.list_of_group)) ** 2
-        pairs = np.bincount(own, self.differ[items], count)
+        pairs = np.bincount(lists, self.differ[items], count)
         pairs -= among - np.bincount(self.list_of_group, alike, count)
         some = pairs > 0.0
         correlation = float(np.mean(right[some] / pairs[some]))
@@ -199,8 +201,8 @@ def of_texts(texts: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> np.nda
         has the text.
     """
     means = np.full(texts.shape, labels.mean())
-    for column, own in zip(means.T, texts.T, strict=True):
-        _, values = np.unique(own, return_inverse=True)
+    for column, column_texts in zip(means.T, texts.T, strict=True):
+        _, values = np.unique(column_texts, return_inverse=True)
         for half in (lists % 2 == 0, lists % 2 == 1):
             counts = np.bincount(values[~half], minlength=values.max() + 1)
             sums = np.bincount(values[~half], labels[~half], minlength=len(counts))
@@ -222,10 +224,10 @@ def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) 
         spec: Names of the parts and number of features.
     """
     queries = {}
-    for split, own in shards.items():
-        batches = stored_lists.serialized_batches(own)
+    for split, paths in shards.items():
+        batches = stored_lists.serialized_batches(paths)
         ids = (x for y in batches for x in stored_lists.context(y, spec, {})[spec.query_id])
-        queries[split] = np.array([findings.hash_of(x.decode()) for x in ids], np.uint64)
+        queries[split] = np.array([ingest_counts.hash_of(x.decode()) for x in ids], np.uint64)
     train = queries.pop("train")
     return {x: n for x, own in queries.items() if (n := int(np.isin(own, train).sum()))}
 
@@ -247,7 +249,7 @@ def of_splits(
     """
     expected = "a share of at most {} of lists whose query is in train"
     return {
-        split: broken(
+        split: check_rule(
             gates,
             "shared_queries",
             "query",

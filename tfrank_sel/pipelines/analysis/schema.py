@@ -11,16 +11,23 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
+from tfrank_sel.errors import received
 from tfrank_sel.features import Feature, Vector
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, broken, compared
+from tfrank_sel.pipelines.analysis.gates import (
+    NUMBERS,
+    TEXTS,
+    WARN_ALL,
+    Anomaly,
+    check_rule,
+    compare_types,
+)
 from tfrank_sel.pipelines.analysis.statistics import Statistics, columns
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.runners import Options
-from tfrank_sel.refusals import received
 
 _KINDS = {schema_pb2.FLOAT: NUMBERS, schema_pb2.INT: NUMBERS, schema_pb2.BYTES: TEXTS}
 
@@ -42,12 +49,12 @@ def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_
     features = schema.feature.add(name=spec.features, type=schema_pb2.FLOAT)
     features.shape.dim.add(size=spec.num_features)
     highest = max(float(label) for label in statistics.labels)
-    _ranged(schema, spec.label, 0.0, highest)
+    _add_range(schema, spec.label, 0.0, highest)
     for name in (spec.doc_id, spec.query_id):
         schema.feature.add(name=name, type=schema_pb2.BYTES).shape.dim.add(size=1)
     lows, highs = statistics.features["min"], statistics.features["max"]
     for name, low, high in zip(statistics.names, lows, highs, strict=True):
-        _ranged(schema, name, low, high)
+        _add_range(schema, name, low, high)
     for name in statistics.texts:
         schema.feature.add(name=name, type=schema_pb2.BYTES)
     folders.write_text(path, text_format.MessageToString(schema))
@@ -119,8 +126,8 @@ def validate(
     kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [
-            *rules.broken(counts, gates, of, inferred_from.lists if inferred_from else 0),
-            *compared(rules.kinds, kinds, of, gates, counts[2][0]),
+            *rules.anomalies(counts, gates, of, inferred_from.lists if inferred_from else 0),
+            *compare_types(rules.kinds, kinds, of, gates, counts[2][0]),
         ]
         for split, counts in anomalies.items()
     }
@@ -162,7 +169,7 @@ class _Rules:
             {x: _domain(row, schema) for x, row in zip(names, rows, strict=True) if x in texts},
         )
 
-    def broken(
+    def anomalies(
         self, counts: Sequence[Sequence[int]], gates: Gates, of: str, seen: int
     ) -> Iterator[Anomaly]:
         """The broken rules, from the counts of `_Outside`; ranges are of `seen` lists, or given."""
@@ -175,11 +182,13 @@ class _Rules:
                 if name in self.domains:
                     rule, values = "domain", f"one of {len(self.domains[name])} values"
                 received = f"{n} of {all_} items outside"
-                yield from broken(gates, rule, name, f"{values}, as in {of}", received, n, n / all_)
+                yield from check_rule(
+                    gates, rule, name, f"{values}, as in {of}", received, n, n / all_
+                )
             if lacking and (all_ - lacking) / all_ < present:
                 expected = f"a value for a share of {present:g} of the items, as in {of}"
                 received = f"none for {lacking} of {all_} items"
-                yield from broken(gates, "missing", name, expected, received, lacking)
+                yield from check_rule(gates, "missing", name, expected, received, lacking)
 
 
 @dataclasses.dataclass
@@ -244,6 +253,6 @@ def _domain(feature: schema_pb2.Feature, schema: schema_pb2.Schema) -> list[str]
     return domains[feature.domain]
 
 
-def _ranged(schema: schema_pb2.Schema, name: str, low: float, high: float) -> None:
+def _add_range(schema: schema_pb2.Schema, name: str, low: float, high: float) -> None:
     feature = schema.feature.add(name=name, type=schema_pb2.FLOAT)
     feature.float_domain.min, feature.float_domain.max = low, high

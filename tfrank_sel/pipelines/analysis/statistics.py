@@ -14,16 +14,16 @@ import tensorflow as tf
 from tfrank_sel import data
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import Lists
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
-from tfrank_sel.models.summary import Moments, compressed
+from tfrank_sel.models.summary import Moments, compress
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Records
 from tfrank_sel.pipelines.runners import Options
-from tfrank_sel.refusals import received, refusal
 
 SHOWN = 1000  # reported values of a hashed feature
 KEPT = 500_000  # counted values of a text feature; if there are more, the most frequent so far
@@ -97,7 +97,7 @@ class Statistics:
         names = [*dict.fromkeys([*self.names, *other.names])]
         texts = [*dict.fromkeys([*self.texts, *other.texts])]
         mine, theirs = (_totals_of(x, names, texts) for x in (self, other))
-        return _merged(mine, theirs).statistics(names)
+        return _merge(mine, theirs).statistics(names)
 
 
 def summarise(
@@ -203,7 +203,7 @@ class Summary(runners.Combiner):
         return self._totals(self.read(element))
 
     def add(self, total: _Totals, other: _Totals) -> _Totals:
-        return _merged(total, other)
+        return _merge(total, other)
 
     def extract_output(self, accumulator: _Totals) -> Statistics:
         statistics = accumulator.statistics(self.names)
@@ -230,7 +230,7 @@ class Summary(runners.Combiner):
             missing=np.count_nonzero(np.isnan(rows), axis=0),
             counts=sketches.counts(rows),
             plain=Moments.of(rows),
-            compressed=Moments.of(compressed(rows)),
+            compressed=Moments.of(compress(rows)),
             labels=collections.Counter(dict(zip(grades.tolist(), of_grade.tolist(), strict=True))),
             texts=dict(summary.by_feature(np.asarray(items.texts), self.features)),
         )
@@ -242,7 +242,7 @@ def columns(items: Lists, features: Mapping[str, Feature]) -> np.ndarray:
     return preparation.columns(features, numbers).numpy()
 
 
-def _merged(totals: _Totals, other: _Totals) -> _Totals:
+def _merge(totals: _Totals, other: _Totals) -> _Totals:
     # in place: they may be large, and Beam allows it
     texts, labels = totals.texts, totals.labels
     labels.update(other.labels)
@@ -258,8 +258,8 @@ def _merged(totals: _Totals, other: _Totals) -> _Totals:
         totals.zeros + other.zeros,
         totals.missing + other.missing,
         totals.counts + other.counts,
-        totals.plain.merged(other.plain),
-        totals.compressed.merged(other.compressed),
+        totals.plain.merge(other.plain),
+        totals.compressed.merge(other.compressed),
         sketches.few(labels),
         texts,
     )

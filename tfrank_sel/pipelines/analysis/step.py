@@ -14,6 +14,7 @@ from tfrank_sel import data
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Schema, tables
 from tfrank_sel.data.lists import Lists
+from tfrank_sel.errors import received
 from tfrank_sel.features import whole
 from tfrank_sel.models.preparation import column_names, columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
@@ -25,7 +26,6 @@ from tfrank_sel.pipelines.console import Activity
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import clicks
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Job
-from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -49,16 +49,16 @@ def analyze(run: "Run", folder: Path) -> None:
             or the reference.
     """
     job, progress, records = run.job, run.progress, run.records
-    earlier, curated, options = run.earlier, run.curated, run.options
+    earlier, curated, options = run.earlier, run.curated_schema, run.options
     gates = job.configuration.gates
     spec, features, url = records.spec, records.layout.features, job.mirror.url
     with progress.step("statistics") as step:
         shards = {split: records.own(split) for split in SPLITS}
         step.reads(shard for own in shards.values() for shard in own)
-        own = statistics.summarise(
+        summary_by_split = statistics.summarise(
             shards, spec, folder / "increment", scratch=url, features=features, options=options
         )
-        summaries = own
+        summaries = summary_by_split
         for number, kept in enumerate(earlier.statistics() if earlier else ()):
             folders.link(kept, folder / "earlier" / f"{number}")
             summaries = {
@@ -72,15 +72,15 @@ def analyze(run: "Run", folder: Path) -> None:
                 equal = f"{summary.lists} lists, each with equal labels (labels: {labels})"
                 reason = received("expected a list with two different labels", equal)
                 raise data.InputError(job.files(split), reason)
-            step.tell(f"{split}: {_described(summary)}")
+            step.tell(f"{split}: {_describe_split(summary)}")
     splits = {name: DataSplit.of(records, name, summary) for name, summary in summaries.items()}
     with progress.step("schema") as step:
         path = folder / "schema.pbtxt"
         inferred = schema.infer(summaries["train"], spec, path)
         step.tell(f"inferred from train: {path.name}")
     with progress.step("validation") as step:
-        place = job.configuration.data.reference or (earlier.path if earlier else None)
-        before = None if place is None else _reference(place)
+        reference_path = job.configuration.data.reference or (earlier.path if earlier else None)
+        before = None if reference_path is None else _reference(reference_path)
         check_named(gates, spec.label, [x for x in (summaries["train"], before) if x], curated)
         held = [split for split in splits if curated is not None or split != "train"]
         anomalies_of_schema = schema.validate(
@@ -99,7 +99,7 @@ def analyze(run: "Run", folder: Path) -> None:
             anomalies_of_schema[split] += anomalies(summaries["train"], summaries[split])
         of_train = anomalies_of_schema.setdefault("train", [])
         if before is not None:
-            of_train += anomalies(before, own["train"], of="the reference")
+            of_train += anomalies(before, summary_by_split["train"], of="the reference")
         leaks = {x.feature: x for x in _leaks_of_log(job, records.layout, gates)}
         leaks |= {x.feature: x for x in _leaks(splits["train"], gates)}
         of_train += leaks.values()
@@ -134,12 +134,14 @@ def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
     path, settings = job.path / "ingest" / "clicks" / clicks.FIRST, job.configuration.clicks
     if not path.exists() or job.inputs is None:
         return
-    own = job.inputs.columns
-    roles = Columns(settings.session or own.query, own.label, own.doc_id, layout.features)
+    columns = job.inputs.columns
+    roles = Columns(
+        settings.session or columns.query, columns.label, columns.doc_id, layout.features
+    )
     table = formats.table([str(path)], {}, others=True).columns
-    place = (str(path), np.arange(table.num_rows))
-    rows = tables.of_table(place, table, Schema(layout.features, columns=roles))
-    lists = Lists.grouped([rows])
+    origin = (str(path), np.arange(table.num_rows))
+    rows = tables.of_table(origin, table, Schema(layout.features, columns=roles))
+    lists = Lists.group([rows])
     texts = lists.texts
     if texts is not None:
         texts = np.array([[x.encode() for x in row] for row in texts], object)
@@ -163,7 +165,7 @@ def _leaks_of(
     return leakage.of_features(names, np.hstack(values), labels, lists, gates)
 
 
-def _described(split: statistics.Statistics) -> str:
+def _describe_split(split: statistics.Statistics) -> str:
     """Describes the numbers of lists and items of a split."""
     sizes = split.list_sizes
     described = f"{split.lists} lists of {min(sizes)} to {max(sizes)} items, {split.items} items"

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from tfrank_sel import commandline
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, Override, load
 from tfrank_sel.pipelines.configuration.section import (
     REPEATED,
@@ -22,7 +23,6 @@ from tfrank_sel.pipelines.configuration.section import (
     split,
 )
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.refusals import received
 
 Command = Callable[..., None]
 REFUSES = (ConfigurationError, ImportError, InputError)
@@ -141,13 +141,13 @@ def keys(*names: str, of: type[Configuration] = Configuration) -> list[Option]:
     ]
 
 
-def configured(*options: Option) -> Callable[[Command], Command]:
-    """Returns a decorator that adds options to a command, which takes them as `given`.
+def take_options(*options: Option) -> Callable[[Command], Command]:
+    """Returns a decorator that adds options to a command, which takes them as `collect`.
 
-    They stand in the place of the parameter `given`, which is a `Given`.
+    They stand in the place of the parameter `collect`, which is a `Given`.
     """
 
-    def given(**chosen: Any) -> Given:
+    def collect(**chosen: Any) -> Given:
         overrides = [
             option.override(chosen[option.name])
             for option in options
@@ -156,7 +156,7 @@ def configured(*options: Option) -> Callable[[Command], Command]:
         return Given(chosen.get(CONFIG.name), overrides, chosen.get(SET.name) or ())
 
     parameters = [option.parameter for option in options]
-    return lambda command: commandline.grouped(command, {"given": (parameters, given)})
+    return lambda command: commandline.group_parameters(command, {"given": (parameters, collect)})
 
 
 def _numbers(text: str) -> list[float] | str:

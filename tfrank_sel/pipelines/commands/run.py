@@ -14,6 +14,7 @@ import typer
 from tfrank_sel.commandline import Application, shell, tell
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
@@ -32,10 +33,9 @@ from tfrank_sel.pipelines.configuration.section import split
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror
-from tfrank_sel.pipelines.ingestion.inputs import Job, proposed
+from tfrank_sel.pipelines.ingestion.inputs import Job, propose
 from tfrank_sel.pipelines.run import execution
 from tfrank_sel.pipelines.run.steps import STEPS, RunStep
-from tfrank_sel.refusals import received
 from tfrank_sel.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ OF_COLUMNS = keys(
 
 
 @app.command(epilog=AFTER)
-@options.configured(*COMMON, FEATURES, ENSEMBLE, *OF_RUN)
+@options.take_options(*COMMON, FEATURES, ENSEMBLE, *OF_RUN)
 def run(
     output: Output,
     given: Given,
@@ -105,13 +105,13 @@ def run(
 
 
 @app.command("config")
-@options.configured(CONFIG, SET, *OF_COLUMNS)
+@options.take_options(CONFIG, SET, *OF_COLUMNS)
 def print_configuration(given: Given) -> None:
     """Print the configuration, with a comment on each key.
 
     With files, propose a type for each column without a role, and the correction of clicks.
     """
-    proposal = proposed(given.load())
+    proposal = propose(given.load())
     print(text(proposal.configuration, proposal.left_out, proposal.clicks), end="")
 
 
@@ -122,7 +122,7 @@ def _single(step: RunStep) -> None:
         execute(output, given, only=step.name)
 
     command.__doc__ = f"{step.description} A single step of `run`."
-    app.command(step.name, epilog=AFTER)(options.configured(*COMMON)(command))
+    app.command(step.name, epilog=AFTER)(options.take_options(*COMMON)(command))
 
 
 for _step in STEPS.values():
@@ -131,7 +131,7 @@ for _step in STEPS.values():
 
 
 @app.command(epilog=AFTER)
-@options.configured(*COMMON, *keys("search"))
+@options.take_options(*COMMON, *keys("search"))
 def tune(
     output: Annotated[
         Path, typer.Option(help="Folder of the study: new, empty, or of a study to continue.")
@@ -145,12 +145,12 @@ def tune(
     processes can work on one study.
     """
 
-    def interrupted() -> None:
+    def on_interrupt() -> None:
         tell("interrupted; finished trials and epochs are kept")
         tell(f"continue with: {shell(PIPELINES, 'tune', '--output', output)}")
 
     console = Terminal(soft_wrap=True)
-    with _ending(interrupted):
+    with _exit_statuses(on_interrupt):
         configuration = Job.of(given.load(output), output).configuration
         # Imported late, so that help and errors do not wait for TensorFlow.
         with quiet():
@@ -181,7 +181,7 @@ def _tell_best(study: "Study", console: Terminal) -> None:
 
 
 @contextlib.contextmanager
-def _ending(interrupted: Callable[[], None]) -> Iterator[None]:
+def _exit_statuses(interrupted: Callable[[], None]) -> Iterator[None]:
     """Ends a command with one line and its exit status: 3 by a gate, 130 by an interrupt."""
     try:
         yield
@@ -211,7 +211,7 @@ def execute(
         is_dry: Whether to check the configuration and print the steps only.
     """
     console = Terminal(soft_wrap=True)
-    with _ending(lambda: _tell_interrupted(output)):
+    with _exit_statuses(lambda: _tell_interrupted(output)):
         if re.search(r"[\[\\]", output if stores.is_remote(output) else os.path.abspath(output)):
             # it reads the variables of a model by a pattern
             raise InputError(output, "the path must have no `[` and no `\\`, as TensorFlow's paths")

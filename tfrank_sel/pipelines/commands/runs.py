@@ -44,12 +44,12 @@ def list_runs(
             (run.made or "")[:16].replace("T", " "),
             "\n".join(run.losses),
             *_metric(run),
-            _published(run),
+            _describe_version(run),
         )
     Terminal().print(table if summaries else f"no run in {folder}")
 
 
-def _published(run: registry.RunSummary) -> str:
+def _describe_version(run: registry.RunSummary) -> str:
     if run.damage is not None:
         return f"damaged: {run.damage}"
     if run.unfinished:

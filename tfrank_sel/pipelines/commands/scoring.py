@@ -7,6 +7,7 @@ import typer
 
 from tfrank_sel.commandline import Application
 from tfrank_sel.data import stores
+from tfrank_sel.errors import received
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import AFTER, BEAM, COMMON, REFUSES, Given, keys
@@ -14,7 +15,6 @@ from tfrank_sel.pipelines.commands.run import execute
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion.inputs import check_format
-from tfrank_sel.refusals import received
 from tfrank_sel.terminal import Terminal
 
 app = Application(*REFUSES)
@@ -35,7 +35,7 @@ OF_FILES = ("data.query", "data.format", "data.adjacent", "data.allow_bad_lines"
 
 
 @app.command(epilog=AFTER)
-@options.configured(*COMMON, *keys(*OF_FILES, "data.label", "data.slice_by"))
+@options.take_options(*COMMON, *keys(*OF_FILES, "data.label", "data.slice_by"))
 def evaluate(
     output: Annotated[
         str | None,
@@ -95,14 +95,14 @@ def evaluate(
         Progress(console),
         against=against,
         metrics=metrics,
-        options=runners.configured(configuration),
+        options=runners.beam_options(configuration),
     )
     console.print(tables.slices_table(evaluation, configuration.blessing.metric))
     console.print(tables.comparison_table(evaluation.overall, evaluation.against))
 
 
 @app.command(epilog=AFTER)
-@options.configured(BEAM, *keys(*OF_FILES))
+@options.take_options(BEAM, *keys(*OF_FILES))
 def score(
     model: Model,
     data: Files,
@@ -138,6 +138,6 @@ def score(
         format=output_format,
         lists_per_file=lists_per_file,
         explain=explain,
-        options=runners.configured(configuration),
+        options=runners.beam_options(configuration),
     )
     print(output if stores.is_remote(output) else os.path.abspath(output))

@@ -7,8 +7,8 @@ from tfrank_sel.pipelines.configuration.files import (
     Override as Override,
     load as load,
     reference as reference,
-    replaced as replaced,
     text as text,
+    with_overrides as with_overrides,
 )
 from tfrank_sel.pipelines.configuration.section import ConfigurationError as ConfigurationError
 from tfrank_sel.pipelines.configuration.sections import Configuration as Configuration

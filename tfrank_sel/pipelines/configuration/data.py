@@ -7,6 +7,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, mod
 
 from tfrank_sel import roads
 from tfrank_sel.arguments import Count, Natural, Positive, Share
+from tfrank_sel.errors import refusal
 from tfrank_sel.features import whole
 from tfrank_sel.pipelines.configuration.section import (
     Names,
@@ -18,7 +19,6 @@ from tfrank_sel.pipelines.configuration.section import (
     key,
     option,
 )
-from tfrank_sel.refusals import refusal
 
 SPLITS = ("train", "validation", "test")
 OFF, WARN, FAIL = ACTIONS = ("off", "warn", "fail")
@@ -89,13 +89,13 @@ class Data(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        given = [x for x in SPLITS if getattr(self, x)]
-        if self.data and given:
+        named_splits = [x for x in SPLITS if getattr(self, x)]
+        if self.data and named_splits:
             reason = "must name either `data`, or `train`, `validation` and `test`"
-            raise refusal(reason, f"data, {', '.join(given)}")
-        if given and len(given) < 3:
+            raise refusal(reason, f"data, {', '.join(named_splits)}")
+        if named_splits and len(named_splits) < 3:
             reason = "must name all of `train`, `validation` and `test`"
-            raise refusal(reason, f"only {', '.join(given)}")
+            raise refusal(reason, f"only {', '.join(named_splits)}")
         return self
 
     @property

@@ -16,9 +16,9 @@ import tomlkit
 from tomlkit.items import Item
 
 from tfrank_sel.data import stores
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration.section import ConfigurationError, Section, fields, no_key
 from tfrank_sel.pipelines.configuration.sections import Configuration, place
-from tfrank_sel.refusals import received
 
 WIDTH = 88  # maximum width of a line; longer lists are split into several lines
 
@@ -72,7 +72,7 @@ class Override:
         return path
 
 
-def assigned(key: str, text: str) -> str:
+def assignment(key: str, text: str) -> str:
     """Returns `key=value` of a text as `--set` takes it: in quotes if it would be another value.
 
     Example:
@@ -111,10 +111,10 @@ def load(
     for section, value in ({} if path is None else _read(path)).items():
         tables = isinstance(values.get(section), dict) and isinstance(value, dict)
         values[section] = {**values[section], **value} if tables else value
-    return _replaced(values, overrides, "" if path is None else os.fspath(path))
+    return _with_overrides(values, overrides, "" if path is None else os.fspath(path))
 
 
-def replaced(configuration: Configuration, overrides: Iterable[Override]) -> Configuration:
+def with_overrides(configuration: Configuration, overrides: Iterable[Override]) -> Configuration:
     """Returns a configuration with other values.
 
     Args:
@@ -125,10 +125,12 @@ def replaced(configuration: Configuration, overrides: Iterable[Override]) -> Con
         ConfigurationError: If a key or value is invalid.
     """
     values = configuration.model_dump(by_alias=True, exclude_none=True)
-    return _replaced(values, overrides, "")
+    return _with_overrides(values, overrides, "")
 
 
-def _replaced(values: dict[str, Any], overrides: Iterable[Override], file: str) -> Configuration:
+def _with_overrides(
+    values: dict[str, Any], overrides: Iterable[Override], file: str
+) -> Configuration:
     origins: dict[str, str] = {}
     for override in overrides:
         _set(values, override.path, override.value)
@@ -142,14 +144,16 @@ def _replaced(values: dict[str, Any], overrides: Iterable[Override], file: str) 
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    place = os.fspath(path)
+    file_path = os.fspath(path)
     try:
-        with stores.opened(path) as file:
+        with stores.open_file(path) as file:
             return tomllib.load(file)
     except ValueError as error:  # no TOML, or no UTF-8
-        raise ConfigurationError("", received("expected TOML", error), place) from error
+        raise ConfigurationError("", received("expected TOML", error), file_path) from error
     except OSError as error:
-        raise ConfigurationError("", received("expected a file", error.strerror), place) from error
+        raise ConfigurationError(
+            "", received("expected a file", error.strerror), file_path
+        ) from error
 
 
 def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -166,14 +170,14 @@ def _alone(error: pydantic.ValidationError) -> list[Any]:
     """The errors; those of the members of a union, each at its own place, as one of the key."""
     by_place: dict[tuple[Any, ...], Any] = {}
     for details in error.errors(include_url=False):
-        place = details["loc"]
-        field = Configuration.by_key().get(".".join(map(str, place[:2])))
+        location = details["loc"]
+        field = Configuration.by_key().get(".".join(map(str, location[:2])))
         if field and typing.get_origin(field.annotation) in (typing.Union, types.UnionType):
-            place = place[:2]
-        if first := by_place.get(place):
+            location = location[:2]
+        if first := by_place.get(location):
             first["msg"] += details["msg"].replace("Input should be", ", or")
         else:
-            by_place[place] = {**details, "loc": place}
+            by_place[location] = {**details, "loc": location}
     return list(by_place.values())
 
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.arguments import MOST_NAMED
-from tfrank_sel.refusals import nearest, received
+from tfrank_sel.errors import nearest, received
 
 PATH, REPEATED, URI = "path", "repeated", "uri"  # kinds of values, in the annotation of a field
 
@@ -62,8 +62,8 @@ def option(default: Any, description: str, *, name: str = "", **more: Any) -> An
 
 def fields(section: type[BaseModel]) -> dict[str, FieldInfo]:
     """Returns the fields of a section by key, as in files: its own, then those of its bases."""
-    own = inspect.get_annotations(section)
-    ordered = sorted(section.model_fields.items(), key=lambda item: item[0] not in own)
+    annotations = inspect.get_annotations(section)
+    ordered = sorted(section.model_fields.items(), key=lambda item: item[0] not in annotations)
     return {field.alias or name: field for name, field in ordered}
 
 
@@ -87,7 +87,7 @@ def split(names: str) -> list[str]:
     return [name for name in found if name]
 
 
-def joined(names: Iterable[str]) -> str:
+def join(names: Iterable[str]) -> str:
     """Returns names as `split` reads them."""
     return ",".join(
         x if split(x) == [x] and x[0] != '"' else f'"{x.replace(chr(34), chr(34) * 2)}"'
@@ -144,8 +144,8 @@ class ConfigurationError(ValueError):
         self.key, self.reason, self.place, self.more = key, reason, place, more
 
     def __str__(self) -> str:
-        place = f"{self.place}: " if self.place else ""
-        line = kept.text_with_addresses(" ".join(f"{place}{self.key} {self.reason}".split()))
+        prefix = f"{self.place}: " if self.place else ""
+        line = artefacts.text_with_addresses(" ".join(f"{prefix}{self.key} {self.reason}".split()))
         return "\n".join([line, *map(str, self.more)])
 
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, PlainValidator, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
-from tfrank_sel import features as feature_types, kept
+from tfrank_sel import artefacts, features as feature_types
 from tfrank_sel.arguments import AT_LEAST_0, POSITIVE, Count, Natural, Share
+from tfrank_sel.errors import refusal
 from tfrank_sel.pipelines.configuration.data import Beam, Clicks, Data, Gates
 from tfrank_sel.pipelines.configuration.section import (
     PATH,
@@ -37,7 +38,6 @@ from tfrank_sel.pipelines.configuration.training import (
     Settings,
     TrainingSection,
 )
-from tfrank_sel.refusals import refusal
 
 Margin = Annotated[float, Field(allow_inf_nan=True), AT_LEAST_0]
 SEARCHED = ("data", "features", "model", "training")
@@ -190,9 +190,9 @@ class Configuration(Section):
         values = {**dict(self.model), **dict(self.training), **dict(self.evaluation)}
         return Settings(**{name: values[name] for name in Settings.model_fields})
 
-    def come_from(self, place: str, origins: Mapping[str, str]) -> Self:
-        """Stores the file, and the options that set keys, for `place`."""
-        self._place, self._origins = place, dict(origins)
+    def come_from(self, source: str, origins: Mapping[str, str]) -> Self:
+        """Stores the file, and the options that set keys, for `source`."""
+        self._place, self._origins = source, dict(origins)
         return self
 
     def absolute(self) -> Self:
@@ -258,7 +258,7 @@ class Configuration(Section):
 
 
 def without_secrets(values: Any, key: str = "") -> Any:
-    """Returns values by key, paths and URLs among them as `tfrank_sel.kept.address`.
+    """Returns values by key, paths and URLs among them as `tfrank_sel.artefacts.address`.
 
     Args:
         values: Values of keys, or of sections; or the value of `key`.
@@ -269,7 +269,7 @@ def without_secrets(values: Any, key: str = "") -> Any:
         return {name: without_secrets(values[name], part) for name, part in parts.items()}
     if isinstance(values, list):
         return [without_secrets(x, key) for x in values]
-    return kept.address(values) if isinstance(values, str) and key in _addresses() else values
+    return artefacts.address(values) if isinstance(values, str) and key in _addresses() else values
 
 
 @functools.cache

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, PlainValidator, model_validator
 
 from tfrank_sel.arguments import Count, Natural, Positive, Range, Rate, check_heads
+from tfrank_sel.errors import refusal
 from tfrank_sel.pipelines.configuration.section import Section, choices, key, no_key, option
-from tfrank_sel.refusals import refusal
 from tfrank_sel.training.settings import DEFAULTS, LOSSES
 
 # A user's function is written `module:function`.
@@ -144,7 +144,7 @@ class ModelSection(Network):
         return self.model_extra or {}
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _check_class(self) -> Self:
         if FUNCTION.fullmatch(self.class_):
             return self
         if self.arguments:
@@ -182,7 +182,7 @@ class TrainingSection(Optimization):
         return len(self.loss) > 1 or self.loss == DEFAULT_LOSSES
 
     @model_validator(mode="after")
-    def _shared(self) -> Self:
+    def _check_batch_size(self) -> Self:
         if self.batch_size % self.workers:
             reason = "`batch_size` must be a multiple of `workers`"
             raise refusal(reason, batch_size=self.batch_size, workers=self.workers)

@@ -12,7 +12,7 @@ from types import FrameType
 
 # The signals that were received so far.
 _told: list[int] = []
-_deferring: list[bool] = []  # one per block of `deferred`
+_deferring: list[bool] = []  # one per block of `defer`
 
 
 def listen() -> None:
@@ -29,7 +29,7 @@ def check() -> None:
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
+def defer() -> Iterator[None]:
     """Defers the first signal to the next `check`, or to the end of the block.
 
     A second signal interrupts at once.

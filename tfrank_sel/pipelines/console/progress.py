@@ -29,13 +29,13 @@ class Activity:
         self._to_read, self._had_read = 0, 0
         self.told: list[str] = []
 
-    def doing(self, what: object) -> None:
+    def show_activity(self, what: object) -> None:
         """Shows the current activity of the step, until the next one."""
         self._doing = str(what)
 
     def epoch(self, epoch: "Epoch") -> None:
         """Shows a finished epoch."""
-        self.doing(epoch)
+        self.show_activity(epoch)
         if self._on_epoch is not None:
             self._on_epoch(epoch)
 
@@ -106,11 +106,11 @@ class Progress:
                 are shown, of a second or more, tell how fast this machine is.
         """
         self._expected = dict(seconds)
-        if left := self._left():
+        if left := self._remaining_seconds():
             parts = ", ".join(f"{name} {_duration(x)}" for name, x in left.items())
             self.note(f"     about {_duration(sum(left.values()))} left: {parts}")
 
-    def _left(self, step: Activity | None = None) -> dict[str, float]:
+    def _remaining_seconds(self, step: Activity | None = None) -> dict[str, float]:
         """The seconds that each of the steps to come takes on this machine, and the rest of one."""
         left, pace = dict[str, float](), 1.0
         for name, seconds in self._expected.items():
@@ -126,14 +126,14 @@ class Progress:
 
     def _told_left(self, step: Activity | None = None) -> str:
         """How long that takes in all; empty if it is unknown."""
-        left = self._left(step)
+        left = self._remaining_seconds(step)
         return f", about {_duration(sum(left.values()))} left in all" if left else ""
 
     def skip(self, name: str) -> None:
         """Prints that a step is up to date."""
-        self._told("kept", name, "up to date")
+        self._print_step("kept", name, "up to date")
 
-    def _told(self, state: str, name: str, how: str) -> None:
+    def _print_step(self, state: str, name: str, how: str) -> None:
         self.console.print(Text.assemble((state, "green"), f" {name:18} {how}"))
 
     def note(self, what: str) -> None:
@@ -155,7 +155,7 @@ class Progress:
                 ended.set()
                 watch.join()
         self.seconds[name] = time.perf_counter() - began
-        self._told("done", name, f"{self.seconds[name]:7.1f} s{self._told_left()}")
+        self._print_step("done", name, f"{self.seconds[name]:7.1f} s{self._told_left()}")
         for line in step.told:
             self.console.out(f"     {line}", style="dim", highlight=False)
 

@@ -132,4 +132,4 @@ def _not_worse(
     metric: str, compared: MetricComparison, against: str, margin: float, of: str = OVERALL
 ) -> Check:
     named = metric if of == OVERALL else f"{metric} of {of}"
-    return Check(compared.told(named, against, margin), compared.high >= -margin, of)
+    return Check(compared.describe(named, against, margin), compared.high >= -margin, of)

@@ -11,13 +11,13 @@ from pyarrow import parquet
 from tfrank_sel import metrics, roads
 from tfrank_sel.data import packed
 from tfrank_sel.data.table import tell_partners
-from tfrank_sel.metrics.significance import resampled
+from tfrank_sel.errors import refusal
+from tfrank_sel.metrics.significance import resample
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, MetricComparison, measures
-from tfrank_sel.pipelines.ingestion import findings, stored_lists
+from tfrank_sel.pipelines.ingestion import ingest_counts, stored_lists
 from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES, SHOWN
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, StoredLists
-from tfrank_sel.refusals import refusal
 
 # Number of queries that are evaluated at once.
 _QUERIES = 256
@@ -91,7 +91,7 @@ def compare(
     measured = measures(gain)
     evaluate = metrics.Evaluator(list(measured.values()))
     sizes = np.bincount(log.query_of_item)
-    keys = np.array([findings.hash_of(query) for query in log.query_ids.tolist()], np.uint64)
+    keys = np.array([ingest_counts.hash_of(query) for query in log.query_ids.tolist()], np.uint64)
 
     def values_of(label: np.ndarray, ranking: np.ndarray) -> np.ndarray:
         """Each measure of each query, `[queries, measures]`."""
@@ -105,10 +105,12 @@ def compare(
     for name, propensities in (("corrected clicks", loaded), ("clicks", np.ones(len(score)))):
         # labels of training are shrunk, which favours the logged order
         label = clicks.labels(log, propensities, "doubly_robust", least=settings.least)["label"]
-        own, other = (values_of(label, x / rows) for x in (ours, logged))
-        sums = resampled(keys, np.concatenate([own, other, own - other], axis=1), seed=seed)
+        ours_values, other = (values_of(label, x / rows) for x in (ours, logged))
+        sums = resample(
+            keys, np.concatenate([ours_values, other, ours_values - other], axis=1), seed=seed
+        )
         means, (low, high) = sums.mean().tolist(), (x.tolist() for x in sums.interval())
-        count = own.shape[1]
+        count = ours_values.shape[1]
         for i, metric in enumerate(measured):
             ends = low[2 * count + i], high[2 * count + i]
             comparisons[f"{metric} of {name}"] = MetricComparison(

@@ -16,7 +16,7 @@ from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
-from tfrank_sel.pipelines.ingestion import findings, stored_lists
+from tfrank_sel.pipelines.ingestion import ingest_counts, stored_lists
 from tfrank_sel.pipelines.ingestion.stored_lists import Ranking, Scorer, StoredLists, Tensors
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class MetricComparison:
     high: float
     queries: int
 
-    def told(self, metric: str, against: str, margin: float = 0.0) -> str:
+    def describe(self, metric: str, against: str, margin: float = 0.0) -> str:
         """Describes the difference in a sentence.
 
         Args:
@@ -204,7 +204,7 @@ def evaluate(
         stored_lists.blocks,
         Surveyor(lists),
         Scored(ours, baseline, lists, seed, gain, has_irrelevant, list(simple.values())),
-        functools.partial(_compared, list(measured)),
+        functools.partial(_slice_results, list(measured)),
         scratch,
         pipeline,
     )
@@ -268,11 +268,11 @@ class Scored:
                 else plain[x.name].values
                 for x in measured
             ]
-            own, *rivals = tf.split(tf.stack(columns, axis=1), models)
+            first, *rivals = tf.split(tf.stack(columns, axis=1), models)
             equal = _are_equal(scores[0], labels == labels)
             drawn = tf.split(curves, models)[: 2 if self.baseline else 1]
             return (
-                tf.concat([own, *(own - rival for rival in rivals), equal], axis=1),
+                tf.concat([first, *(first - rival for rival in rivals), equal], axis=1),
                 tf.concat(drawn, axis=1),
             )
 
@@ -290,7 +290,7 @@ class Scored:
         inputs, labels = self.lists.parse(records)
         context = self.lists.queries(records)
         ids = context.pop(self.lists.spec.query_id)
-        queries = [findings.hash_of(query.decode()) for query in ids]
+        queries = [ingest_counts.hash_of(query.decode()) for query in ids]
         keys = np.array(queries, np.uint64)
         scores = self._scores(records, inputs, labels, keys)
         values, curves = (x.numpy() for x in self._measured(labels, scores))
@@ -333,7 +333,7 @@ def _are_equal(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.cast(is_equal & is_list, scores.dtype)
 
 
-def _compared(metrics: Sequence[str], name: str, sums: Resampled) -> tuple[Any, ...]:
+def _slice_results(metrics: Sequence[str], name: str, sums: Resampled) -> tuple[Any, ...]:
     """The name and the JSON-ready results of a slice, or of `CURVES`.
 
     Those of a slice are the comparisons with each rival, and the share of lists of equal scores.

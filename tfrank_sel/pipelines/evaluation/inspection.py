@@ -126,26 +126,26 @@ def feature_importances(
     def values(labels: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
         return ndcg.evaluate(labels, scores).values
 
-    def measured(shuffled: Mapping[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
+    def measure(shuffled: Mapping[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
         inputs, ndcgs = dict(lists.inputs), np.zeros(len(rows))
         for name, x in shuffled.items():
             inputs[name] = inputs[name].copy()
             inputs[name][mask] = x
         for part, slots in _parts(sizes[rows]):
-            own = rows[part], slots
-            scored = model(_tensors({name: x[own] for name, x in inputs.items()}))
-            ndcgs[part] = values(lists.labels[own], scored)
+            index = rows[part], slots
+            scored = model(_tensors({name: x[index] for name, x in inputs.items()}))
+            ndcgs[part] = values(lists.labels[index], scored)
         return ndcgs
 
-    whole = measured(items, np.arange(len(sizes)))
+    whole = measure(items, np.arange(len(sizes)))
 
     def after(shuffled: Mapping[str, np.ndarray]) -> np.ndarray:
         moved = np.zeros(len(sizes), bool)
         for name, x in shuffled.items():
-            moved[of_list[np.any(_filled(x) != _filled(items[name]), axis=1)]] = True
+            moved[of_list[np.any(_fill_missing(x) != _fill_missing(items[name]), axis=1)]] = True
         rows, changed = np.flatnonzero(moved & can_change), whole.copy()
         if len(rows):
-            changed[rows] = measured(shuffled, rows)
+            changed[rows] = measure(shuffled, rows)
         return changed
 
     by_feature = importances(after, items, sizes, columns_of, seed=seed, repeats=repeats)
@@ -158,7 +158,7 @@ def _affordable(
     """The first lists, and the number of shuffles, for which at most `SCORED` items are scored."""
     mask = ~np.isnan(lists.labels)
     differ = {
-        name: _differ(_filled(lists.inputs[name]), mask[:, :, None])
+        name: _differ(_fill_missing(lists.inputs[name]), mask[:, :, None])
         for name in {name for own in columns_of.values() for name, _ in own}
     }
     shuffles = sum(np.any([differ[x][:, i] for x, i in own], axis=0) for own in columns_of.values())
@@ -175,12 +175,12 @@ def _differ(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.any((x != x[:, :1]) & mask, axis=1)
 
 
-def _filled(x: np.ndarray) -> np.ndarray:
+def _fill_missing(x: np.ndarray) -> np.ndarray:
     """Values that equal themselves: without NaN."""
     return np.nan_to_num(x, nan=-np.inf) if x.dtype.kind == "f" else x
 
 
-def explained(
+def explain_pair(
     model: Scorer, schema: Schema, inputs: Mapping[str, tf.Tensor], pair: Sequence[int]
 ) -> dict[str, float]:
     """Returns what each feature contributes to the gap of two scores, the largest first.
@@ -195,8 +195,8 @@ def explained(
     values = {name: x for name, x in inputs.items() if name != "mask"}
     # columns of the query are equal: all are the last number, whose contribution is 0
     numbers = {name: np.full(x.shape[-1], len(columns_of)) for name, x in values.items()}
-    for number, own in enumerate(columns_of.values()):
-        for name, column in own:
+    for number, numbers_of_feature in enumerate(columns_of.values()):
+        for name, column in numbers_of_feature:
             numbers[name][column] = number
 
     def score(lists: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:

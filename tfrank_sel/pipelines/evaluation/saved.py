@@ -12,11 +12,11 @@ import tensorflow as tf
 from tfrank_sel.data import stores, typed
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.schema import Schema
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature, Number, Vector
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, Tensors
-from tfrank_sel.refusals import received, refusal
 
 _MASK = "mask"
 
@@ -122,23 +122,23 @@ class SavedInputs:
         Raises:
             tfrank_sel.data.InputError: If it is not such a model, or a named feature has no type.
         """
-        place = os.fspath(folder)
+        path = os.fspath(folder)
         try:
-            manifest = read_manifest(place)
+            manifest = read_manifest(path)
         except InputError:
             raise
         except (OSError, ValueError) as error:
             expected = "expected the folder of a model from the step `export`"
-            raise InputError(place, received(expected, error)) from error
+            raise InputError(path, received(expected, error)) from error
         inputs = ModelInputs.of_description(manifest["features"])
         if inputs is None:
             expected = "expected a model with packed features, or with typed features"
-            raise InputError(place, received(expected, *manifest["features"]))
+            raise InputError(path, received(expected, *manifest["features"]))
         if inputs.packed is None:
-            return cls(place, inputs)
+            return cls(path, inputs)
         nameless = _nameless(inputs.packed.num_features)
         names = manifest.get("feature_names") or ()
-        return cls(place, inputs, names if len(names) == len(nameless) else nameless)
+        return cls(path, inputs, names if len(names) == len(nameless) else nameless)
 
     @property
     def features(self) -> Mapping[str, Feature]:
@@ -160,9 +160,9 @@ class SavedInputs:
             return self._numbers(lists), []
         for name, feature in model.features.items():
             if name not in features:
-                raise self._refused(f"{name}, which they lack")
-            if _stored(name, feature) != _stored(name, features[name]):
-                raise self._refused(
+                raise self._error(f"{name}, which they lack")
+            if _stored_form(name, feature) != _stored_form(name, features[name]):
+                raise self._error(
                     f"{name}, which is {features[name]} in them and {feature} in the model"
                 )
         return [*map(lists.names.index, model.names)], [*map(lists.texts.index, model.texts)]
@@ -175,15 +175,15 @@ class SavedInputs:
             for name, feature in lists.features.items():
                 part = set(feature.numbers(name))
                 if 0 < len(part.intersection(self.names)) < len(part):
-                    raise self._refused(f"{name}, which has {len(part)} numbers in them")
+                    raise self._error(f"{name}, which has {len(part)} numbers in them")
             return [numbers.index(name) for name in self.names]
         if all(names != _nameless(len(names)) for names in ([*self.names], numbers)):
-            raise self._refused(f"{lacking[0]}, which they lack")
+            raise self._error(f"{lacking[0]}, which they lack")
         if len(numbers) != len(self.names):
-            raise self._refused(f"{len(self.names)} numbers, and {len(numbers)} in them")
+            raise self._error(f"{len(self.names)} numbers, and {len(numbers)} in them")
         return list(range(len(numbers)))
 
-    def _refused(self, of_lists: str) -> InputError:
+    def _error(self, of_lists: str) -> InputError:
         expected = "the lists must have the features of the model"
         return InputError(self.folder, received(expected, of_lists))
 
@@ -212,7 +212,7 @@ class RecordScorer:
         """The signatures of the model by name."""
         return self._score.signatures
 
-    def moved(self, folder: str) -> None:
+    def move_to(self, folder: str) -> None:
         """Follows the model, which is not loaded again, to the new name of its folder."""
         self.folder, self._model = folder, dataclasses.replace(self._model, folder=folder)
 
@@ -226,7 +226,7 @@ class RecordScorer:
             return SavedScorer(self._model.folder, inputs)
 
     def __call__(self, inputs: Tensors) -> tf.Tensor:
-        return self._score(self._taken(inputs))
+        return self._score(self._select_inputs(inputs))
 
     def check_explains(self) -> None:
         """Raises an `InputError` if the model has no signature `explain`."""
@@ -236,18 +236,18 @@ class RecordScorer:
         """Returns the names of the features of items, and their contributions to the difference of
         two scores of each list, `[batch_size, num_features]`: see `tfrank_sel.models.explain`.
         """
-        outputs = self._score.explain(pairs, **self._taken(inputs))
+        outputs = self._score.explain(pairs, **self._select_inputs(inputs))
         names = self._model.names or [x.decode() for x in outputs["features"][0].numpy()]
         return names, outputs["contributions"].numpy()
 
-    def _taken(self, inputs: Tensors) -> Tensors:
+    def _select_inputs(self, inputs: Tensors) -> Tensors:
         """The inputs of the signature `predict`."""
         numbers = tf.constant(self._numbers, tf.int32)
         taken = {"features": tf.gather(inputs["features"], numbers, axis=2)}
         if self._texts:
             taken["texts"] = tf.gather(inputs["texts"], self._texts, axis=2)
         model = self._model.inputs
-        named = typed.named(taken, model.types)
+        named = typed.split_matrices(taken, model.types)
         return {**{model.names[x]: value for x, value in named.items()}, _MASK: inputs[_MASK]}
 
     def __reduce__(self) -> tuple[type["RecordScorer"], tuple[Any, ...]]:
@@ -259,7 +259,7 @@ def _nameless(count: int) -> list[str]:
     return Vector(size=count).numbers("features")
 
 
-def _stored(name: str, feature: Feature) -> tuple[Any, ...]:
+def _stored_form(name: str, feature: Feature) -> tuple[Any, ...]:
     """The stored form of a feature in lists."""
     parts = feature.numbers(name), feature.texts(name), typed.dtype(feature)
     return type(feature), feature.of, *parts

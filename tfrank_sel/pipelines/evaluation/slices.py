@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.errors import refusal
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
-from tfrank_sel.pipelines.ingestion import findings
+from tfrank_sel.pipelines.ingestion import ingest_counts
 from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
-from tfrank_sel.refusals import refusal
 
 LIST_SIZES = (10, 50, 200)
 FREQUENCIES = (1, 10, 100)
@@ -113,7 +113,7 @@ class Surveyor(runners.Combiner):
     def count(self, element: Sequence[bytes]) -> Survey:
         parts = self.lists.queries(tf.constant(element))
         queries = parts.pop(self.lists.spec.query_id)
-        hashes = np.array([findings.hash_of(query.decode()) for query in queries], np.uint64)
+        hashes = np.array([ingest_counts.hash_of(query.decode()) for query in queries], np.uint64)
         numbers, texts = {}, {}
         for name, is_number in self.lists.context.items():
             if is_number:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import data
-from tfrank_sel.commandline import told
+from tfrank_sel.commandline import log_warnings
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.models import preparation
@@ -117,14 +117,14 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
     return ByPopularity(spec, {x: (sums[x] + mean) / (n + 1) for x, n in counts.items()}, mean)
 
 
-def _by_clicks(job: Job, step: Activity, scorer: Scorer, own: DataSplit) -> Comparisons:
+def _by_clicks(job: Job, step: Activity, scorer: Scorer, test_split: DataSplit) -> Comparisons:
     """Our model against the order of the log; none if the log does not tell its value."""
     settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
     try:
-        with told(step.tell):
+        with log_warnings(step.tell):
             comparisons, effective = clicks.compare(
                 scorer,
-                own,
+                test_split,
                 folder,
                 job.configuration.clicks,
                 gain=settings.gain,
@@ -136,7 +136,7 @@ def _by_clicks(job: Job, step: Activity, scorer: Scorer, own: DataSplit) -> Comp
         return {}
     except ValueError as error:
         raise data.InputError(str(folder / SHOWN), str(error)) from error
-    line = comparisons[PER_SESSION].told(PER_SESSION, "logged order")
+    line = comparisons[PER_SESSION].describe(PER_SESSION, "logged order")
     step.tell(f"{line}; {effective:.0%} of the impressions are effective")
     return comparisons
 
@@ -150,7 +150,7 @@ def evaluate(run: "Run", folder: Path) -> None:
     """
     job, scores, splits = run.job, run.scorers, run.splits
     # The log belongs to the lists of the test split that this run ingested.
-    own = dataclasses.replace(splits["test"], shards=run.records.own("test"))
+    test_split = dataclasses.replace(splits["test"], shards=run.records.own("test"))
     train, test, metric = splits["train"], splits["test"], job.configuration.blessing.metric
     with run.progress.step("evaluation") as step:
         step.reads(test.shards, times=2)
@@ -170,8 +170,10 @@ def evaluate(run: "Run", folder: Path) -> None:
         if not test.has_irrelevant:
             step.tell("all labels are above 0: MRR is 1 for any order")
         for name, compared in scored.simple.items():
-            step.tell(compared[metric].told(metric, name))
+            step.tell(compared[metric].describe(metric, name))
         step.tell(f"slices: {len(scored.slices) - 1}")
         if job.configuration.clicks.position is not None:
-            scored = dataclasses.replace(scored, clicks=_by_clicks(job, step, scores["ours"], own))
+            scored = dataclasses.replace(
+                scored, clicks=_by_clicks(job, step, scores["ours"], test_split)
+            )
         folders.write_json(folder / "metrics.json", scored.figures())

@@ -11,11 +11,11 @@ import tensorflow as tf
 from tfrank_sel import data, export as exports
 from tfrank_sel.data import packed, typed, writing
 from tfrank_sel.data.formats import Schema
+from tfrank_sel.errors import refusal
 from tfrank_sel.features import MISSING_NUMBER
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer
-from tfrank_sel.refusals import refusal
 
 TOLERANCE = 1e-5
 
@@ -38,8 +38,8 @@ def first_lists(shards: Sequence[str], schema: Schema, count: int) -> list[bytes
 def request(item_list: data.ItemList, schema: Schema) -> bytes:
     """Returns a list as a request, an `ExampleListWithContext`: see `first_lists`."""
     doc_id = schema.spec.doc_id
-    values = {doc_id: item_list.doc_ids, **typed.values(item_list, schema.served)}
-    return writing.serialize_elwc(values, typed.list_features(schema.served, doc_id))
+    values = {doc_id: item_list.doc_ids, **typed.values(item_list, schema.request_features)}
+    return writing.serialize_elwc(values, typed.list_features(schema.request_features, doc_id))
 
 
 def rest_request(item_list: data.ItemList, schema: Schema) -> str:

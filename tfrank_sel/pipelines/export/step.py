@@ -30,16 +30,16 @@ def export(run: "Run", folder: Path) -> None:
     """
     configuration, progress, facts = run.configuration, run.progress, card.facts(run)
     test, held_out = run.splits["test"], run.splits["validation"]
-    model, score = run.trained["ours"].model, run.scorers["ours"]
+    model, score = run.trained_models["ours"].model, run.scorers["ours"]
     schema, saved_model = test.layout, folder / "saved_model"
-    with progress.step("export") as step, interrupts.deferred():
+    with progress.step("export") as step, interrupts.defer():
         if method := configuration.serving.recalibration:
             try:
                 model = models.recalibrate(model, held_out.batches(), method)
             except ValueError as error:
                 reason = f"serving.recalibration: {error}"
                 raise data.InputError("validation", reason) from error
-            ours = dataclasses.replace(run.trained["ours"], model=model)
+            ours = dataclasses.replace(run.trained_models["ours"], model=model)
             score = TracedScorer(ours.scores, test.inputs)
             step.tell(f"scores are expected labels: {method}")
         exports.export(
@@ -61,7 +61,7 @@ def export(run: "Run", folder: Path) -> None:
                 exports.onnx(model, as_onnx)
             except ValueError as error:
                 raise configuration.error("export.onnx", str(error)) from error
-    with progress.step("infra validation") as step, interrupts.deferred():
+    with progress.step("infra validation") as step, interrupts.defer():
         exported = RecordScorer(str(saved_model), schema.features)
         gap = infra_validate(
             exported, score, schema, test.shards, lists=TRIED_LISTS, as_onnx=as_onnx
@@ -76,5 +76,5 @@ def export(run: "Run", folder: Path) -> None:
     else:
         folders.write_text(folder / "one_query.jsonl", typed.text(first, schema.types))
     folders.write_text(folder / folders.REQUEST, rest_request(first, schema))
-    run.exported = exported
-    exported.moved(str(run.output / "export" / "saved_model"))
+    run.exported_model = exported
+    exported.move_to(str(run.output / "export" / "saved_model"))

@@ -11,8 +11,8 @@ from typing import Any
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.data.stores import write_text as write_text
-from tfrank_sel.locks import held
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
+from tfrank_sel.locks import hold
 
 CONFIGURATION = "config.toml"
 # The step `export` writes this example of a request.
@@ -41,7 +41,7 @@ def only_here(output: Path) -> Iterator[None]:
             if output.is_dir() and any(output.iterdir()) and not _is_run(output):
                 reason = "the output folder must be new, empty, or contain a run"
                 raise InputError(str(output), received(reason, "a folder with other contents"))
-            stack.enter_context(held(output))
+            stack.enter_context(hold(output))
         except FileExistsError as error:
             reason = received("one process at a time can work on a run", error)
             raise InputError(str(output), reason) from error
@@ -84,7 +84,7 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
     try:
         yield folder
         key_file.unlink()
-        _put(folder, output / name)
+        _replace_folder(folder, output / name)
     except BaseException:
         if not resumes:
             shutil.rmtree(folder, ignore_errors=True)
@@ -95,16 +95,16 @@ def recover(output: Path, name: str) -> None:
     """Completes the final rename of a step that a killed process had left."""
     folder = partial(output, name)
     if (folder / MANIFEST).is_file() and not (folder / KEY).exists():
-        _put(folder, output / name)
+        _replace_folder(folder, output / name)
     shutil.rmtree(output / f".{name}.old", ignore_errors=True)
 
 
-def _put(folder: Path, place: Path) -> None:
-    old = place.with_name(f".{place.name}.old")
+def _replace_folder(folder: Path, target: Path) -> None:
+    old = target.with_name(f".{target.name}.old")
     shutil.rmtree(old, ignore_errors=True)
-    if place.exists():
-        place.rename(old)
-    folder.rename(place)
+    if target.exists():
+        target.rename(old)
+    folder.rename(target)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -122,20 +122,20 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise replaced(path, path.parent.name, str(error)) from error
+        raise changed_file_error(path, path.parent.name, str(error)) from error
 
 
-def replaced(path: Path, step: str, content: str) -> InputError:
+def changed_file_error(path: Path, step: str, content: str) -> InputError:
     """The error for a file that is not the one that a step wrote."""
     reason = f"differs from what {step} wrote: `run --from {step}` writes it again"
     return InputError(str(path), received(reason, content))
 
 
-def link(folder: str | Path, place: str | Path) -> None:
+def link(folder: str | Path, target_folder: str | Path) -> None:
     """Links the files of a folder or URL into another; copies them if links are not possible."""
     for path in stores.find(folder):
-        target = stores.join(place, path.removeprefix(f"{folder}/"))
-        if not stores.is_remote(place):
+        target = stores.join(target_folder, path.removeprefix(f"{folder}/"))
+        if not stores.is_remote(target_folder):
             os.makedirs(os.path.dirname(target), exist_ok=True)
         stores.copy(path, target)
 

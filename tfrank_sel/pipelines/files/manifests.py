@@ -12,12 +12,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.refusals import received
 from tfrank_sel.version import __version__
 
 _PACKAGES = ("tfrank_sel", "tensorflow", "keras", "numpy")
@@ -82,11 +82,11 @@ class Manifest:
     version: str = __version__
 
     @functools.cached_property
-    def stored(self) -> "Manifest":
+    def public_form(self) -> "Manifest":
         """The same as it is written and compared, without secrets of URLs of files."""
         files = dict[str, Fingerprint]()
         for path, file in self.files.items():
-            name = number = kept.address(path)
+            name = number = artefacts.address(path)
             while number in files:  # others, which only their query tells apart
                 number = f"{name} ({len(files)})"
             files[number] = file
@@ -97,8 +97,8 @@ class Manifest:
     @functools.cached_property
     def digest(self) -> str:
         """Hash of all inputs, without the times of files and the secrets of addresses."""
-        files = {path: file.digest for path, file in sorted(self.stored.files.items())}
-        parts = [self.stored.configuration, files, self.after, self.version]
+        files = {path: file.digest for path, file in sorted(self.public_form.files.items())}
+        parts = [self.public_form.configuration, files, self.after, self.version]
         return _hash(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def write(self, folder: Path, names: Collection[str], seconds: Mapping[str, float]) -> None:
@@ -110,7 +110,7 @@ class Manifest:
             seconds: Duration of each part of the step.
         """
         values = {
-            **dataclasses.asdict(self.stored),
+            **dataclasses.asdict(self.public_form),
             "digest": self.digest,
             "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "versions": {
@@ -168,7 +168,9 @@ class Written:
             seconds, versions = dict(values["seconds"]), values.get("versions", {})
             return cls(folder, inputs, values["digest"], values["made"], versions, seconds, files)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise folders.replaced(path, step, f"{type(error).__name__}: {error}") from error
+            raise folders.changed_file_error(
+                path, step, f"{type(error).__name__}: {error}"
+            ) from error
 
     def change(self, now: Manifest, before: Manifest) -> str:
         """Describes why the step must run again; an empty text if it is up to date.
@@ -177,7 +179,7 @@ class Written:
             now: The inputs that it would have.
             before: Those that it had, and what its version did not know.
         """
-        before, now = before.stored, now.stored
+        before, now = before.public_form, now.public_form
         for key, value in now.configuration.items():
             for name, old, new in differences(key, before.configuration.get(key), value):
                 return f"{name} is {new!r}, was {old!r}"
@@ -201,19 +203,19 @@ class Written:
         """
         folder, step = self.folder, self.folder.name
         if self.files is None:
-            raise folders.replaced(folder / folders.MANIFEST, step, NO_DIGESTS)
+            raise folders.changed_file_error(folder / folders.MANIFEST, step, NO_DIGESTS)
         for name, written in self.files.items():
             path = folder / name
             if not path.is_file():
-                raise folders.replaced(path, step, "a missing file")
+                raise folders.changed_file_error(path, step, "a missing file")
             if Fingerprint.of(str(path), written).digest != written.digest:
-                raise folders.replaced(path, step, "a changed file")
+                raise folders.changed_file_error(path, step, "a changed file")
         for name in _files(folder, folders.RECORDS.get(step, ()) if self.files else ()):
             if name not in self.files:
-                raise folders.replaced(folder / name, step, "a new file")
+                raise folders.changed_file_error(folder / name, step, "a new file")
 
 
-def written(output: Path, steps: Iterable[str]) -> dict[str, Written]:
+def read_manifests(output: Path, steps: Iterable[str]) -> dict[str, Written]:
     """Reads the manifests of the steps that have been run, by step: see `Written.read`."""
     manifests = {step: Written.read(output, step) for step in steps}
     return {step: manifest for step, manifest in manifests.items() if manifest is not None}

@@ -16,8 +16,8 @@ from typing import Self
 
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.refusals import received
 
 _OFTEN = 1.0  # seconds between two times that a training is sent
 _OF_OTHERS = (f"{leases.FOLDER}/", "serving/", ".scratch-")  # which are of no step
@@ -47,7 +47,7 @@ class Mirror:
         return cls(stores.cache() / "runs" / name / url.rpartition("/")[2], url)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Holds the run for this process alone, and brings the folder up to date.
 
         Raises:
@@ -56,7 +56,7 @@ class Mirror:
         """
         with contextlib.ExitStack() as stack:
             if self.url:
-                stack.enter_context(_leased(self.url))
+                stack.enter_context(_lease(self.url))
             stack.enter_context(folders.only_here(self.path))
             self.pull()
             yield
@@ -69,7 +69,7 @@ class Mirror:
         """
         if not self.url:
             return
-        stored = self._found()
+        stored = self._remote_files()
         if stored and folders.CONFIGURATION not in stored:
             reason = "the output folder must be new, empty, or contain a run"
             raise InputError(self.url, received(reason, "a folder with other contents"))
@@ -100,14 +100,14 @@ class Mirror:
         """
         if not self.url:
             return
-        place, mine = stores.join(self.url, step), self.path / step
+        url, mine = stores.join(self.url, step), self.path / step
         manifest = (mine / folders.MANIFEST).read_text(encoding="utf-8")
-        is_there = stores.is_file(stores.join(place, folders.MANIFEST))
+        is_there = stores.is_file(stores.join(url, folders.MANIFEST))
         if is_there and self._manifest(step) == manifest:
             return
         self.send_beside()
         kept = [f"{name}/" for name in folders.RECORDS.get(step, ())]
-        stores.send(mine, place, folders.MANIFEST, kept)
+        stores.send(mine, url, folders.MANIFEST, kept)
         self.drop(f".{step}.partial")
 
     def sender(self, step: str, folder: str) -> Callable[[], None] | None:
@@ -115,7 +115,7 @@ class Mirror:
         if not self.url:
             return None
         partial = f".{step}.partial"
-        here, there = self.path / partial, stores.join(self.url, partial)
+        here, remote = self.path / partial, stores.join(self.url, partial)
         sent = -math.inf
 
         def send() -> None:
@@ -123,8 +123,8 @@ class Mirror:
             if time.monotonic() > sent + _OFTEN:
                 if sent < 0.0:
                     self.send_beside()
-                    stores.copy(here / folders.KEY, stores.join(there, folders.KEY))
-                folders.link(here / folder, stores.join(there, folder))
+                    stores.copy(here / folders.KEY, stores.join(remote, folders.KEY))
+                folders.link(here / folder, stores.join(remote, folder))
                 sent = time.monotonic()
 
         return send
@@ -140,7 +140,7 @@ class Mirror:
         if self.url:
             stores.drop(stores.join(self.url, step), folders.MANIFEST)
 
-    def _found(self) -> dict[str, str]:
+    def _remote_files(self) -> dict[str, str]:
         """The files of the run in the store, by their names."""
         names = ((x.removeprefix(f"{self.url}/"), x) for x in stores.find(self.url))
         return {name: x for name, x in names if not name.startswith(_OF_OTHERS)}
@@ -159,11 +159,11 @@ class Mirror:
 
 
 @contextlib.contextmanager
-def _leased(url: str) -> Iterator[None]:
+def _lease(url: str) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(leases.held(url))
+                stack.enter_context(leases.hold(url))
             except FileExistsError as error:  # those of the body are of other files
                 raise leases.LeaseError(f"{error}") from error
             yield

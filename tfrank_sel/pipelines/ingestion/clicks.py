@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from tfrank_sel import roads
-from tfrank_sel.commandline import told
+from tfrank_sel.commandline import log_warnings
 from tfrank_sel.data import InputError, arrays, arrow_types
 from tfrank_sel.data.formats import Table
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.table import readable
 from tfrank_sel.pipelines.configuration.data import Clicks
-from tfrank_sel.pipelines.ingestion import findings
+from tfrank_sel.pipelines.ingestion import ingest_counts
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 PROPENSITIES = "propensities.json"
@@ -25,7 +25,7 @@ FIRST = "first.parquet"  # rows of the training files as they are, to find leaks
 _FIRST = 50_000
 
 
-def corrected(
+def correct_log(
     inputs: Inputs, settings: Clicks, folder: Path, tell: Callable[[str], object] = print
 ) -> tuple[Inputs, Any, dict[str, Any]]:
     """Writes the tables of a log with labels without position bias, one file for each split.
@@ -41,7 +41,7 @@ def corrected(
 
     Returns:
         The inputs with the written files, the propensities, and the counts of rejected rows, as
-        `findings.keep_dead_letters`.
+        `ingest_counts.keep_dead_letters`.
 
     Raises:
         InputError: If a file is no table or lacks a column, or the log does not identify the
@@ -67,13 +67,13 @@ def corrected(
         )
         for split, files in paths.items()
     }
-    rejected = findings.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)
+    rejected = ingest_counts.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)
     if rejected["count"]:
         tell(f"{rejected['count']} rejected: see {folder.name}/dead_letters.jsonl")
     try:
         log = clicks.Log.of(figures[learned])
         unconnected = settings.unconnected
-        with told(tell):
+        with log_warnings(tell):
             propensities = clicks.estimate(log, settings.method, unconnected=unconnected)
         propensities.save(folder / PROPENSITIES)
         with readable(paths[learned][0], "columns that Parquet can hold"):
@@ -81,13 +81,13 @@ def corrected(
         correction = (roles["click"], settings.correction, settings.least)
         numbers = _numbers(inputs)
         for split, whole in figures.items():
-            table, log, covered = tables.covered(whole, propensities, unconnected)
+            table, log, covered = tables.with_propensities(whole, propensities, unconnected)
             if more := len(whole) - len(table):
                 tell(f"left out: {more} rows at positions without a propensity")
             path = folder / f"{split or 'log'}.parquet"
             columns = _as_read(table.columns, numbers)
-            with readable(paths[split][0], "columns that Parquet can hold"), told(tell):
-                made = tables.corrected(columns, roles, log, covered, *correction)
+            with readable(paths[split][0], "columns that Parquet can hold"), log_warnings(tell):
+                made = tables.unbiased_table(columns, roles, log, covered, *correction)
                 parquet.write_table(made, path)
             sources.append(Source(str(path), split))
             if split in (None, "test"):
@@ -111,10 +111,10 @@ def _numbers(inputs: Inputs) -> set[str]:
 
 def _as_read(table: pa.Table, numbers: set[str]) -> pa.Table:
     """A table whose columns of text are those that are read as text."""
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if field.name in numbers and arrow_types.is_text(field.type):
             values = pa.array(arrays.doubles(table[field.name]), from_pandas=True)
-            table = table.set_column(place, field.name, values)
+            table = table.set_column(index, field.name, values)
     return table
 
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel import data, kept
+from tfrank_sel import artefacts, data
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.rejections import Rejected
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import findings
+from tfrank_sel.pipelines.ingestion import ingest_counts
 from tfrank_sel.pipelines.ingestion.inputs import Inputs
-from tfrank_sel.pipelines.ingestion.reading import Reading, Store, ingest as here
+from tfrank_sel.pipelines.ingestion.reading import PartReader, Store, ingest as here
 from tfrank_sel.pipelines.runners import Options
-from tfrank_sel.refusals import received
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def ingest(
         stores.remove(path)
     reader = inputs.reader
     parts = {source.path: reader.parts(source.path) for source in inputs.sources}
-    reading = Reading(reader, layout, inputs.adjacent)
+    reading = PartReader(reader, layout, inputs.adjacent)
     with stores.scratch(records if stores.is_remote(records) else folder) as scratch:
         store = functools.partial(Store, layout.spec, inputs.shares)
         numbers, target = itertools.count(), (records, scratch, shard_bytes)
@@ -91,21 +91,21 @@ def ingest(
             from tfrank_sel.pipelines.ingestion import parallel
 
             results = parallel.ingest(reading, numbered, store, target, options)
-        bad = reader.numbered((Rejected(**x) for x in results("bad")), parts)
-        rejected = findings.keep_dead_letters(
+        bad = reader.with_file_rows((Rejected(**x) for x in results("bad")), parts)
+        rejected = ingest_counts.keep_dead_letters(
             bad, folder / "dead_letters.jsonl", inputs.allow_bad_lines
         )
         repeated = list(results("repeated"))
-        places = findings.Places(inputs.sources, results("lists"))
+        places = ingest_counts.Places(inputs.sources, results("lists"))
         if reader.is_distinct:
-            findings.check_distinct(repeated, places, inputs.allow_bad_lines)
+            ingest_counts.check_distinct(repeated, places, inputs.allow_bad_lines)
         report: dict[str, Any] = {
-            "files": [f"{kept.address(x.path)} ({reader.name})" for x in inputs.sources],
+            "files": [f"{artefacts.address(x.path)} ({reader.name})" for x in inputs.sources],
             "features": layout.names,
             "context": list(layout.context),
             "rejected": rejected,
             "splits": dict(collections.ChainMap(*results("census"))),
-            **findings.recurring(repeated, places),
+            **ingest_counts.recurring(repeated, places),
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):

@@ -13,15 +13,15 @@ import numpy as np
 from tfrank_sel import features as feature_types, roads
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
-from tfrank_sel.data.arrays import encoded, floats, strings
+from tfrank_sel.data.arrays import encode, floats, strings
 from tfrank_sel.data.formats import FORMATS, Columns, Reader, Schema, TableReader
 from tfrank_sel.data.formats.tables import constant
 from tfrank_sel.data.table import readable
+from tfrank_sel.errors import received
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.files.mirrors import Mirror
-from tfrank_sel.refusals import received
 from tfrank_sel.training import has_lightgbm
 
 SPLITS = ("train", "validation", "test")
@@ -78,7 +78,7 @@ class Inputs(Checked):
         return formats.reader([source.path for source in self.sources], self.columns, self.format)
 
     @property
-    def learned(self) -> list[str]:
+    def train_files(self) -> list[str]:
         """The training files."""
         return [source.path for source in self.sources if source.split in (None, "train")]
 
@@ -88,7 +88,7 @@ class Inputs(Checked):
         Raises:
             tfrank_sel.data.InputError: If the files have different formats, or cannot be read.
         """
-        return self.reader.infer(self.learned)
+        return self.reader.infer(self.train_files)
 
 
 def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
@@ -189,7 +189,7 @@ def _check_columns(files: Inputs, configuration: Configuration) -> None:
     of_log = configuration.clicks.roles
     keys = configuration.data.roles | of_log | {f"features.{x}": x for x in configuration.features}
     for key, name in keys.items():
-        if (name in files.columns.required or key in of_log) and name not in names:
+        if (name in files.columns.required_names or key in of_log) and name not in names:
             reason = f"must be a column of {first}: {choices(name, names)}"
             raise configuration.error(key, reason)
     if configuration.features:
@@ -211,7 +211,7 @@ class Proposal:
     clicks: str = ""
 
 
-def proposed(configuration: Configuration) -> Proposal:
+def propose(configuration: Configuration) -> Proposal:
     """Proposes types for the features, and the correction of a log of clicks.
 
     Args:
@@ -223,11 +223,13 @@ def proposed(configuration: Configuration) -> Proposal:
     files = inputs(configuration)
     if files is None:
         return Proposal(configuration)
-    corrected, why = of_log(configuration, files)
+    corrected, why = propose_click_correction(configuration, files)
     return Proposal(*_with_types(corrected, inputs(corrected) or files), why)
 
 
-def of_log(configuration: Configuration, files: Inputs) -> tuple[Configuration, str]:
+def propose_click_correction(
+    configuration: Configuration, files: Inputs
+) -> tuple[Configuration, str]:
     """Returns the configuration that corrects a log of clicks, if the files are one, and why.
 
     They are if the label is 0 or 1, a number from 1 has the name of a position, and a column, which
@@ -238,8 +240,8 @@ def of_log(configuration: Configuration, files: Inputs) -> tuple[Configuration, 
         return configuration, ""
     if not roads.exists("clicks"):
         return configuration, ""
-    sample, _ = reader.sampled(files.learned, files.columns.required)
-    position = _named(sample, POSITIONS)
+    sample, _ = reader.sample_files(files.train_files, files.columns.required_names)
+    position = _find_column(sample, POSITIONS)
     session = next((x for x in (data.query, *SESSIONS) if _is_impression(sample, x, position)), "")
     labels = np.unique(floats(sample[data.label])).tolist()
     is_log = position is not None and labels == [0.0, 1.0] and data.doc_id in sample.schema.names
@@ -249,7 +251,7 @@ def of_log(configuration: Configuration, files: Inputs) -> tuple[Configuration, 
     if query == session:
         others = constant(sample, session)[0]
         texts = sample.select([x for x in sample.schema.names if x in others])
-        query = _named(texts, QUERIES) or ""
+        query = _find_column(texts, QUERIES) or ""
         if not query:
             return configuration, ""
         found += f", and {session} an impression of {query}"
@@ -263,10 +265,10 @@ def of_log(configuration: Configuration, files: Inputs) -> tuple[Configuration, 
     return configuration.model_copy(update=update), why
 
 
-def _named(sample: Any, names: Sequence[str]) -> str | None:
+def _find_column(sample: Any, names: Sequence[str]) -> str | None:
     """The first column of a sample with one of these names, in their order."""
-    there = {x.lower(): x for x in sample.schema.names}
-    return next((there[x] for x in names if x in there), None)
+    columns = {x.lower(): x for x in sample.schema.names}
+    return next((columns[x] for x in names if x in columns), None)
 
 
 def _is_impression(sample: Any, name: str, position: str | None) -> bool:
@@ -276,7 +278,7 @@ def _is_impression(sample: Any, name: str, position: str | None) -> bool:
     places = floats(sample[position])
     if not (places >= 1.0).all() or (places % 1.0).any():
         return False
-    keys = encoded(strings(sample[name]))[1]
+    keys = encode(strings(sample[name]))[1]
     pairs = len(np.unique(np.stack([keys, places]), axis=1).T)
     return 2 * (keys.max(initial=0) + 1) <= len(keys) == pairs
 
@@ -284,12 +286,12 @@ def _is_impression(sample: Any, name: str, position: str | None) -> bool:
 def _with_types(
     configuration: Configuration, files: Inputs
 ) -> tuple[Configuration, dict[str, str]]:
-    types, left_out = files.reader.propose(files.learned)
+    types, left_out = files.reader.propose(files.train_files)
     for key, name in configuration.clicks.roles.items():
         if types.pop(name, None):
             left_out[name] = key
     if session := configuration.clicks.session:
-        sample, _ = cast(TableReader, files.reader).sampled(files.learned, [session])
+        sample, _ = cast(TableReader, files.reader).sample_files(files.train_files, [session])
         for name in constant(sample, session)[0] & {x for x, y in types.items() if y.of == "item"}:
             left_out[name] = f"it is of {session}; labels are one for each query and item"
             del types[name]
@@ -328,7 +330,7 @@ class Job:
     def of(cls, configuration: Configuration, output: str | Path) -> Self:
         """Returns the job of a configuration, with its files, and feature types if they are tables.
 
-        The types are its own, or `proposed`. Its trees are false in place of "auto" if LightGBM is
+        The types are its own, or `propose`. Its trees are false in place of "auto" if LightGBM is
         not installed.
 
         Raises:
@@ -369,7 +371,7 @@ class Job:
         return self.mirror.url or str(self.path)
 
     @property
-    def served(self) -> str:
+    def serving_folder(self) -> str:
         """Folder or URL of all served models."""
         folder = self.configuration.serving.folder
         if folder is None:

@@ -18,8 +18,8 @@ from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.table import Table
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.ingestion import findings, shards
-from tfrank_sel.pipelines.ingestion.reading import Listed, Numbered, Reading, Store
+from tfrank_sel.pipelines.ingestion import ingest_counts, shards
+from tfrank_sel.pipelines.ingestion.reading import Listed, Numbered, PartReader, Store
 from tfrank_sel.pipelines.runners import beams
 
 
@@ -86,7 +86,7 @@ class _Store(beam.DoFn):
 
 
 def ingest(
-    reading: Reading,
+    reading: PartReader,
     parts: Iterable[Numbered],
     create: Callable[[], Store],
     target: tuple[str, str, int],
@@ -100,10 +100,10 @@ def ingest(
         read = apart | read_part.with_outputs("bad", "lists", main="found")
         lists = read.found
         if reading.is_grouped:
-            lists = lists | beam.GroupByKey() | "Join" >> beam.Map(_joined, reading)
+            lists = lists | beam.GroupByKey() | "Join" >> beam.Map(_join_rows, reading)
         done = lists | beam.ParDo(_Store(create)).with_outputs("census", "queries", main="records")
         done.records | Write(*target)
-        repeated = beam.CombinePerKey(beams.Combine(findings.Repeated()))
+        repeated = beam.CombinePerKey(beams.Combine(ingest_counts.Repeated()))
         results = {
             "bad": read.bad | beam.Map(dataclasses.asdict),
             "lists": read.lists,
@@ -117,33 +117,33 @@ def ingest(
             for name, values in results.items()
         ]
         beams.gather(named | beam.Flatten(), notes)
-    return lambda name: (value for x, value in beams.gathered(notes) if x == name)
+    return lambda name: (value for x, value in beams.read_gathered(notes) if x == name)
 
 
-def _lists(numbered: Numbered, reading: Reading) -> Iterator[Any]:
+def _lists(numbered: Numbered, reading: PartReader) -> Iterator[Any]:
     """As `Reading.lists`."""
     for name, value in reading.lists(numbered):
         yield value if name == "found" else TaggedOutput(name, value)
 
 
-def _rows(numbered: Numbered, reading: Reading) -> Iterator[Any]:
+def _rows(numbered: Numbered, reading: PartReader) -> Iterator[Any]:
     """As `Reading.rows`, by split and query, with the numbers of source and part."""
     for name, value in reading.rows(numbered):
         if name == "found":
             split, table = value
-            for query, of_query in Lists.grouped([table]).tables():
+            for query, of_query in Lists.group([table]).tables():
                 yield (split or "", query), (numbered[:2], *_compact(of_query))
         else:
             yield TaggedOutput(name, value)
 
 
-def _joined(
-    grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], reading: Reading
+def _join_rows(
+    grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], reading: PartReader
 ) -> list[Listed]:
     (split, query), parts = grouped
     in_order = sorted(parts, key=lambda part: (part[0], np.frombuffer(part[1], np.int64)[0]))
-    tables = [_expanded(query, part[1:], reading.layout) for part in in_order]
-    return [(split or None, None, Lists.grouped(tables, reading.layout))]
+    tables = [_expand(query, part[1:], reading.layout) for part in in_order]
+    return [(split or None, None, Lists.group(tables, reading.layout))]
 
 
 def _compact(table: Table) -> tuple[Any, ...]:
@@ -157,7 +157,7 @@ def _compact(table: Table) -> tuple[Any, ...]:
     return (*(values.tobytes() for values in arrays), ids, context, texts, weights)
 
 
-def _expanded(query: str, parts: tuple[Any, ...], layout: Schema) -> Table:
+def _expand(query: str, parts: tuple[Any, ...], layout: Schema) -> Table:
     """Returns the rows of a query from the result of `_compact`."""
     numbers, labels, features, ids, context, texts, weights = parts
     label = np.frombuffer(labels, np.float32)

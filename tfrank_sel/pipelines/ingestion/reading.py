@@ -21,7 +21,7 @@ from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.table import Table
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.ingestion import findings, shards, stored_lists
+from tfrank_sel.pipelines.ingestion import ingest_counts, shards, stored_lists
 
 ITEMS = 8192  # in lists that are stored at once
 HELD = 1 << 26  # bytes of rows that are grouped in memory
@@ -32,10 +32,10 @@ _STRING = 80
 Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
 # split of lists, number of their source, and number of the first in it; None if rows were grouped,
 # so that each query occurs once
-Listed = tuple[str | None, findings.Place | None, Lists]
+Listed = tuple[str | None, ingest_counts.Place | None, Lists]
 
 
-class Some:
+class ListBuffer:
     """Collects some lists, to hand them over together as `"found"`."""
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class Some:
         self.found.append(listed)
         self.items += int(listed[2].sizes.sum())
         if self.items >= ITEMS:
-            yield from self.left()
+            yield from self.drain()
 
-    def left(self) -> Iterator[tuple[str, list[Listed]]]:
+    def drain(self) -> Iterator[tuple[str, list[Listed]]]:
         """Yields the lists that are held, if any."""
         if self.found:
             yield "found", self.found
@@ -56,7 +56,7 @@ class Some:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class PartReader:
     """Reads parts of files.
 
     Args:
@@ -77,26 +77,26 @@ class Reading:
     def lists(self, numbered: Numbered) -> Iterator[tuple[str, Any]]:
         """Yields some lists at a time as `"found"`, `"bad"` units, and the count of `"lists"`."""
         index, part_number, split, part = numbered
-        some, number = Some(), 0
-        for unit in _told(self.reader.lists(part, self.layout)):
+        some, number = ListBuffer(), 0
+        for unit in _until_unreadable(self.reader.lists(part, self.layout)):
             if isinstance(unit, Rejected):
                 yield "bad", unit
                 continue
-            place = index, part_number * findings.LISTS + number + 1
+            origin = index, part_number * ingest_counts.LISTS + number + 1
             number += len(unit)
-            yield from some.add((split, place, unit))
-        yield from some.left()
+            yield from some.add((split, origin, unit))
+        yield from some.drain()
         yield "lists", (index, part_number, number)
 
     def rows(self, numbered: Numbered) -> Iterator[tuple[str, Any]]:
         """Yields a split and some of its rows at a time as `"found"`, and `"bad"` units."""
         _, _, split, part = numbered
         assert isinstance(self.reader, RowReader)
-        for unit in _told(self.reader.rows(part, self.layout)):
+        for unit in _until_unreadable(self.reader.rows(part, self.layout)):
             yield ("bad", unit) if isinstance(unit, Rejected) else ("found", (split, unit))
 
 
-def _told(read: Iterator[Any]) -> Iterator[Any]:
+def _until_unreadable(read: Iterator[Any]) -> Iterator[Any]:
     """Yields the units that are read, and a rejected unit if the file cannot be read further."""
     try:
         yield from read
@@ -114,36 +114,36 @@ class Store:
 
     def __init__(self, spec: data.FeatureSpec, shares: Mapping[str, float]) -> None:
         self.spec, self.shares = spec, dict(shares)
-        self.counts = collections.defaultdict[str, findings.Counts](findings.Counts)
+        self.counts = collections.defaultdict[str, ingest_counts.Counts](ingest_counts.Counts)
         self.queries = collections.defaultdict[str, "array.array[int]"](lambda: array.array("Q"))
 
     def records(self, lists: Sequence[Listed]) -> Iterator[tuple[str, shards.Key, bytes]]:
         """Yields split, key and record of each list with an item."""
         by_split = collections.defaultdict[str, list[data.ItemList]](list)
-        for given, place, found in lists:
+        for named_split, origin, found in lists:
             for number, one in enumerate(found):
-                query = findings.hash_of(one.query_id)
-                split = given or findings.split_of(query, self.shares)
+                query = ingest_counts.hash_of(one.query_id)
+                split = named_split or ingest_counts.split_of(query, self.shares)
                 by_split[split].append(one)
-                source, first = place or (0, -number)
+                source, first = origin or (0, -number)
                 self.queries[split].extend((query, source, first + number))
                 if len(one.labels):
-                    key = (*divmod(first + number, findings.LISTS), query)
+                    key = (*divmod(first + number, ingest_counts.LISTS), query)
                     context = {name: values[number] for name, values in found.context.items()}
                     yield split, key, stored_lists.serialize(one, context, self.spec)
         for split, of_split in by_split.items():
-            self.counts[split] += findings.Counts.of(of_split)
+            self.counts[split] += ingest_counts.Counts.of(of_split)
 
     def places(self) -> Iterator[tuple[int, tuple[str, np.ndarray]]]:
-        """Yields places of queries by split, for `findings.Repeated`, and by part of queries."""
+        """Yields places of queries by split, for `ingest_counts.Repeated`, and by their part."""
         for split, queries in self.queries.items():
             places = np.array(queries, np.uint64).reshape(-1, 3)
-            parts = places[:, 0] % findings.PARTS
+            parts = places[:, 0] % ingest_counts.PARTS
             for part in np.unique(parts).tolist():
                 yield part, (split, places[parts == part])
 
 
-def grouped(
+def group_units(
     units: Iterable[tuple[str, Any]], schema: Schema, folder: str
 ) -> Iterator[tuple[str, Any]]:
     """Groups rows of any order by split and query; on disk if they are many.
@@ -171,15 +171,15 @@ def grouped(
     files = sorted(Path(folder).iterdir())
     if files and held:
         _put_off(held, Path(folder))
-    some = Some()
-    for of_piece in map(_pickled, sorted(Path(folder).iterdir())) if files else [held]:
+    some = ListBuffer()
+    for of_piece in map(_unpickle, sorted(Path(folder).iterdir())) if files else [held]:
         by_split = collections.defaultdict[str | None, list[Table]](list)
         for split, table in of_piece:
             by_split[split].append(table)
         for split, of_split in by_split.items():
-            for lists in Lists.grouped(of_split, schema).pieces(ITEMS):
+            for lists in Lists.group(of_split, schema).pieces(ITEMS):
                 yield from some.add((split, None, lists))
-    yield from some.left()
+    yield from some.drain()
 
 
 def _put_off(held: Iterable[tuple[str | None, Table]], folder: Path) -> None:
@@ -192,7 +192,7 @@ def _put_off(held: Iterable[tuple[str | None, Table]], folder: Path) -> None:
                 pickle.dump((split, table.take(np.flatnonzero(pieces == piece))), file)
 
 
-def _pickled(path: Path) -> Iterator[tuple[str | None, Table]]:
+def _unpickle(path: Path) -> Iterator[tuple[str | None, Table]]:
     size = path.stat().st_size
     with path.open("rb") as file:
         while file.tell() < size:
@@ -200,7 +200,7 @@ def _pickled(path: Path) -> Iterator[tuple[str | None, Table]]:
 
 
 def ingest(
-    reading: Reading,
+    reading: PartReader,
     parts: Iterable[Numbered],
     store: Store,
     target: tuple[str, str, int],
@@ -222,8 +222,10 @@ def ingest(
     letters, here = stores.join(scratch, "bad"), None if stores.is_remote(scratch) else scratch
     read = reading.rows if reading.is_grouped else reading.lists
     units = itertools.chain.from_iterable(map(read, parts))
-    with stores.opened(letters, "wb") as bad, tempfile.TemporaryDirectory(dir=here) as pieces:
-        for name, value in grouped(units, reading.layout, pieces) if reading.is_grouped else units:
+    with stores.open_file(letters, "wb") as bad, tempfile.TemporaryDirectory(dir=here) as pieces:
+        for name, value in (
+            group_units(units, reading.layout, pieces) if reading.is_grouped else units
+        ):
             if name == "bad":
                 bad.write(json.dumps(vars(value)).encode() + b"\n")
             elif name == "lists":
@@ -244,11 +246,11 @@ def ingest(
     results = {
         "lists": counted,
         "census": [{split: vars(counts)} for split, counts in store.counts.items()],
-        "repeated": [runners.total(findings.Repeated(), x) for x in queries.values()],
+        "repeated": [runners.total(ingest_counts.Repeated(), x) for x in queries.values()],
     }
     return lambda name: _lines(letters) if name == "bad" else iter(results[name])
 
 
 def _lines(path: str) -> Iterator[Any]:
-    with stores.opened(path) as file:
+    with stores.open_file(path) as file:
         yield from map(json.loads, file)

@@ -12,7 +12,7 @@ import google_crc32c
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import stores
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 
 _LENGTH = struct.Struct("<Q4x")  # of a record, and a checksum of it
 # Number of bytes of the checksum after a record.
@@ -37,7 +37,7 @@ class Piece(Checked):
             EOFError: If a file ends before its last record.
         """
         for path, offset, count in self.spans:
-            with stores.opened(path) as file:
+            with stores.open_file(path) as file:
                 file.seek(offset)
                 for _ in range(count):
                     [length] = _LENGTH.unpack(_exactly(file.read(_LENGTH.size), _LENGTH.size, path))
@@ -45,7 +45,7 @@ class Piece(Checked):
                     file.seek(_CHECKSUM, os.SEEK_CUR)
 
 
-def cut(shards: Sequence[str], size: int) -> list[Piece]:
+def split_shards(shards: Sequence[str], size: int) -> list[Piece]:
     """Returns pieces of `size` records each, except the last, in the order of the files.
 
     The files are scanned once, reading only the lengths of the records.
@@ -71,7 +71,7 @@ def cut(shards: Sequence[str], size: int) -> list[Piece]:
 
 def _ends(path: str) -> Iterator[int]:
     """The offset after each record."""
-    with stores.opened(path) as file:
+    with stores.open_file(path) as file:
         while head := file.read(_LENGTH.size):
             [length] = _LENGTH.unpack(_exactly(head, _LENGTH.size, path))
             yield file.seek(length + _CHECKSUM, os.SEEK_CUR)
@@ -137,7 +137,7 @@ class _Open:
     def __init__(self, path: str, key: Key) -> None:
         self.key, self.part, self.path, self.size = key, key[0], path, 0
         self.stack = contextlib.ExitStack()
-        self.file = self.stack.enter_context(stores.opened(path, "wb"))
+        self.file = self.stack.enter_context(stores.open_file(path, "wb"))
 
     def is_followed_by(self, key: Key) -> bool:
         return self.part <= key[0] <= self.part + 1
@@ -145,7 +145,7 @@ class _Open:
     def write(self, key: Key, record: bytes) -> int:
         """Writes a record; returns the size of the file."""
         self.part = key[0]
-        self.size += sum(map(self.file.write, framed(record)))
+        self.size += sum(map(self.file.write, frame_record(record)))
         return self.size
 
     def close(self) -> File:
@@ -153,7 +153,7 @@ class _Open:
         return File(self.key, self.path, self.size)
 
 
-def framed(record: bytes) -> tuple[bytes, bytes, bytes]:
+def frame_record(record: bytes) -> tuple[bytes, bytes, bytes]:
     """Returns the bytes of a record in a TFRecord file.
 
     Example:
@@ -205,7 +205,7 @@ def join(shard: tuple[str, list[str]]) -> None:
     if len(files) == 1:
         stores.copy(files[0], path)
         return
-    with stores.opened(path, "wb") as whole:
+    with stores.open_file(path, "wb") as whole:
         for name in files:
-            with stores.opened(name) as file:
+            with stores.open_file(name) as file:
                 shutil.copyfileobj(file, whole, 1 << 20)

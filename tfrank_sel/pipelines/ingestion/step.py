@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from tfrank_sel.data import letor, stores, synthetic
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import clicks, findings
+from tfrank_sel.pipelines.ingestion import clicks, ingest_counts
 from tfrank_sel.pipelines.ingestion.ingest import ingest as convert, summary
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
-from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -34,7 +34,7 @@ def ingest(run: "Run", folder: Path) -> None:
     with progress.step("ingest") as step:
         if job.configuration.clicks.position is not None:
             settings = job.configuration.clicks
-            made = clicks.corrected(inputs, settings, folder / "clicks", step.tell)
+            made = clicks.correct_log(inputs, settings, folder / "clicks", step.tell)
             inputs, propensities, rejected = made
             position, share = propensities.positions[-1], propensities.values[-1]
             last = f"position {position} is examined {share:.2f} times as often"
@@ -42,15 +42,15 @@ def ingest(run: "Run", folder: Path) -> None:
         layout = inputs.schema()
         if earlier is not None:
             _check_same(earlier.path, layout)
-        step.doing(f"{len(inputs.sources)} files")
+        step.show_activity(f"{len(inputs.sources)} files")
         step.reads(source.path for source in inputs.sources)
         mirror.drop("ingest")
-        place = stores.join(mirror.url, "ingest") if mirror.url else folder
+        target = stores.join(mirror.url, "ingest") if mirror.url else folder
         ingested = convert(
             inputs,
             layout,
             folder,
-            records=str(stores.join(place, "records")),
+            records=str(stores.join(target, "records")),
             options=run.options,
             shard_bytes=job.configuration.beam.shard_bytes,
         )
@@ -59,12 +59,12 @@ def ingest(run: "Run", folder: Path) -> None:
         for line in summary(ingested.report):
             step.tell(line)
         if rejected is not None:  # of the log, before it became lists
-            both = findings.rejections(rejected, ingested.report["rejected"])
+            both = ingest_counts.rejections(rejected, ingested.report["rejected"])
             folders.write_json(folder / "ingest.json", {**ingested.report, "rejected": both})
         if earlier is not None:
             kept = earlier.records()
             for number, records in enumerate(kept):
-                folders.link(records, stores.join(place, "earlier", f"{number}"))
+                folders.link(records, stores.join(target, "earlier", f"{number}"))
             step.tell(f"joined to {len(kept)} earlier increments")
     layout.write(folder / "layout.json")
 

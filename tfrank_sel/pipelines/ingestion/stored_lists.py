@@ -164,7 +164,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
         for i, size in enumerate(parsed["mask"].sum(axis=1)):
             texts = None
             if spec.num_texts:
-                texts = summary.decoded(parsed[spec.texts][i, :size])
+                texts = summary.decode_texts(parsed[spec.texts][i, :size])
             yield data.ItemList(
                 queries[i].decode(),
                 parsed[spec.label][i, :size],
@@ -209,7 +209,7 @@ class Records:
 
     def of(self, split: str) -> list[str]:
         """The shards of a split: those kept from earlier runs, and its own."""
-        earlier = numbered(stores.join(self.place, "earlier"))
+        earlier = numbered_folders(stores.join(self.place, "earlier"))
         kept = [x for folder in earlier for x in folders.shards(stores.join(folder, split))]
         return [*kept, *self.own(split)]
 
@@ -237,18 +237,22 @@ class Earlier:
     def records(self) -> Sequence[str]:
         """Folders or URLs of the records of each increment to keep."""
         folder = stores.join(self.place, "ingest")
-        return self._kept([*numbered(stores.join(folder, "earlier")), f"{folder}/records"])
+        return self._recent(
+            [*numbered_folders(stores.join(folder, "earlier")), f"{folder}/records"]
+        )
 
     def statistics(self) -> Sequence[str]:
         """Folders of the statistics of each increment to keep."""
         folder = str(self.path / "analyze")
-        return self._kept([*numbered(stores.join(folder, "earlier")), f"{folder}/increment"])
+        return self._recent(
+            [*numbered_folders(stores.join(folder, "earlier")), f"{folder}/increment"]
+        )
 
-    def _kept(self, places: Sequence[str]) -> Sequence[str]:
+    def _recent(self, places: Sequence[str]) -> Sequence[str]:
         return places if self.memory is None else places[max(0, len(places) - self.memory) :]
 
 
-def numbered(folder: str) -> list[str]:
+def numbered_folders(folder: str) -> list[str]:
     """Returns the numbered subfolders of a folder, by number."""
     numbers = {int(x.removeprefix(f"{folder}/").partition("/")[0]) for x in stores.find(folder)}
     return [stores.join(folder, str(number)) for number in sorted(numbers)]

@@ -17,11 +17,11 @@ import numpy as np
 
 from tfrank_sel import links, losses
 from tfrank_sel.data import stores
+from tfrank_sel.errors import received
 from tfrank_sel.losses.choice import Design, threshold
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.configuration.training import Settings
-from tfrank_sel.refusals import received
 from tfrank_sel.training import candidates, has_lightgbm
 from tfrank_sel.training.candidates import Candidate, Trees
 from tfrank_sel.training.networks import optimization
@@ -58,7 +58,7 @@ def candidate(configuration: Configuration, labels: np.ndarray | None = None) ->
             trees cannot be trained.
     """
     import_modules(configuration)
-    with _placed(configuration):
+    with _locate_errors(configuration):
         optimizer(configuration.settings, steps=1)
     made = _candidate(configuration, configuration.training.loss, "training.loss", labels)
     return dataclasses.replace(made, trees=_trees(configuration))
@@ -77,7 +77,7 @@ def baseline(configuration: Configuration, labels: np.ndarray | None = None) -> 
 
 
 @contextlib.contextmanager
-def _placed(configuration: Configuration) -> Iterator[None]:
+def _locate_errors(configuration: Configuration) -> Iterator[None]:
     """Adds the file or option that set the value to errors."""
     try:
         yield
@@ -93,7 +93,7 @@ def _candidate(
 ) -> Candidate:
     keys = [key] if len(tables) == 1 else [f"{key}[{number}]" for number in range(len(tables))]
     model, arguments = configuration.model, configuration.model.arguments
-    with _placed(configuration):
+    with _locate_errors(configuration):
         scores = _scores(configuration, labels)
         if scores is not None:
             of_unit = (1.0, 0.0) if labels is None else (float(labels.std()), float(labels.mean()))
@@ -103,7 +103,7 @@ def _candidate(
                 raise ConfigurationError(key, received(reason, f"{len(tables)} losses"))
         make_model = MODELS.get(model.class_)
         if make_model is None:
-            make_model = imported(model.class_, "model.class")
+            make_model = import_function(model.class_, "model.class")
             try:
                 inspect.signature(make_model).bind(None, None, **arguments)
             except TypeError as error:
@@ -152,7 +152,7 @@ def _trees(configuration: Configuration) -> Trees | None:
         reason = "must be unset with `training.region`: an ensemble standardises scores"
         raise configuration.error("model.trees", received(reason, table))
     parameters = {name: x for name, x in table.items() if name != "loss"}
-    with _placed(configuration):
+    with _locate_errors(configuration):
         try:
             if "loss" not in table:
                 return Trees(parameters=parameters)
@@ -218,14 +218,14 @@ def loss(
         if scores is None:
             reason = "needs labels that are scores: name their share that matters, training.region"
             raise ConfigurationError(key, received(reason, "no region"))
-        designed: Design = _made(table, key, _ours(), Design, scores)
+        designed: Design = _create(table, key, _ours(), Design, scores)
         return designed.loss
     if scores is not None and table.get("lower") == "region":
         begin = scores.get("at", 0.0)
         if scores and "at" not in scores:
             begin = threshold(scores["scores"], scores["share"])
         table = {**table, "lower": begin}
-    made = _made(table, key, _ours(), keras.losses.Loss)
+    made = _create(table, key, _ours(), keras.losses.Loss)
     if scores is not None:
         if getattr(made, "min_label", -math.inf) > -math.inf:
             reason = "must match scores with `training.region`, as MeanSquaredLoss does"
@@ -260,14 +260,14 @@ def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
     if settings.schedule is not None:
         classes = _classes(keras.optimizers.schedules, kind)
         defaults = {"initial_learning_rate": rate, "decay_steps": settings.epochs * steps}
-        rate = _made(settings.schedule, "training.schedule", classes, kind, defaults)
+        rate = _create(settings.schedule, "training.schedule", classes, kind, defaults)
     kind = keras.optimizers.Optimizer
     defaults = {**optimization(settings, steps), "learning_rate": rate}
     classes = _classes(keras.optimizers, kind)
-    return _made(settings.optimizer, "training.optimizer", classes, kind, defaults)
+    return _create(settings.optimizer, "training.optimizer", classes, kind, defaults)
 
 
-def imported(name: str, key: str) -> Callable[..., Any]:
+def import_function(name: str, key: str) -> Callable[..., Any]:
     """Imports the function `module:function`.
 
     Raises:
@@ -283,7 +283,7 @@ def imported(name: str, key: str) -> Callable[..., Any]:
     return function
 
 
-def _made(
+def _create(
     table: Mapping[str, Any],
     key: str,
     classes: Names,
@@ -294,7 +294,7 @@ def _made(
     name = table.get("class")
     if not isinstance(name, str):
         raise ConfigurationError(key, received("must have a `class`, a string", dict(table)))
-    make = imported(name, key) if ":" in name else classes.get(name)
+    make = import_function(name, key) if ":" in name else classes.get(name)
     if make is None:
         of_kind = sorted(x for x, made in classes.items() if _makes(made, kind))
         raise ConfigurationError(f"{key}.class", f"must be one of {choices(name, of_kind)}")
@@ -316,11 +316,11 @@ def _made(
 def _argument(value: Any, key: str, classes: Names) -> Any:
     """Creates the value of an argument: a table with a `class`, or `module:function`."""
     if isinstance(value, Mapping) and "class" in value:
-        return _made(value, key, classes, object)
+        return _create(value, key, classes, object)
     if isinstance(value, list):
         return [_argument(item, f"{key}[{number}]", classes) for number, item in enumerate(value)]
     if isinstance(value, str) and ":" in value:
-        return imported(value, key)
+        return import_function(value, key)
     return value
 
 

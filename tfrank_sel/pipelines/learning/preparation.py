@@ -7,13 +7,13 @@ import numpy as np
 from tfrank_sel import models
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines.analysis.statistics import Statistics
-from tfrank_sel.refusals import received
 
 
-def prepared(
+def fit_preparation(
     train: Statistics,
     layout: Schema,
     within_list: bool,
@@ -62,14 +62,14 @@ def prepared(
 
 
 def _vocabulary(name: str, feature: Category, counts: Mapping[str, int]) -> list[str]:
-    place = "the training split"
+    where = "the training split"
     if len(counts) == 1:
         [[value, count]] = counts.items()
         reason = f"expected two values of {name!r}, or one and items without"
-        raise InputError(place, received(reason, f"{value!r} for all {count} items"))
+        raise InputError(where, received(reason, f"{value!r} for all {count} items"))
     words = summary.vocabulary(counts, feature)
     if not words:
         expected = f"expected a value of {name!r} that occurs {feature.min_count} times"
         most = max(count for value, count in counts.items() if value)
-        raise InputError(place, received(expected, f"at most {most}"))
+        raise InputError(where, received(expected, f"at most {most}"))
     return words

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Self
 import keras
 
 from tfrank_sel import models
-from tfrank_sel.commandline import told
+from tfrank_sel.commandline import log_warnings
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.console import interrupts
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion.stored_lists import Earlier
 from tfrank_sel.pipelines.learning import instantiate, preparation, workers
-from tfrank_sel.refusals import received
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
 from tfrank_sel.training.candidates import Candidate
@@ -80,7 +80,7 @@ class Training:
                 the earlier run does not fit, or a worker is lost.
         """
         self._check_losses()
-        with workers.watched(self.run.job.place):
+        with workers.watch_workers(self.run.job.place):
             if self.run.group.size == 1 and not (self.folder / "backup").exists():
                 self._provisional()
             self._tell_patience()
@@ -97,17 +97,17 @@ class Training:
         start = None if self.earlier is None else _load(self.earlier.path / "train", "ours")
         train, held_out = self.splits["train"], self.splits["validation"]
         before = start.preparation if isinstance(start, models.Prepared) else None
-        prepared = preparation.prepared(train.statistics, train.layout, True, before)
+        prepared = preparation.fit_preparation(train.statistics, train.layout, True, before)
         trained: dict[str, Trained] = {}
-        place, logs = self.folder / "prepared", self.folder / "logs"
+        cache_folder, logs = self.folder / "prepared", self.folder / "logs"
         with PreparedLists(
-            train.batches(), held_out.batches(), self.settings, place, self.run.group
+            train.batches(), held_out.batches(), self.settings, cache_folder, self.run.group
         ) as lists:
             for name, candidate in self.candidates.items():
                 with (
                     self.run.progress.step(f"training {name}") as step,
-                    interrupts.deferred(),
-                    told(step.tell),
+                    interrupts.defer(),
+                    log_warnings(step.tell),
                 ):
                     hooks = Hooks(
                         on_epoch=step.epoch,
@@ -164,10 +164,10 @@ class Training:
 
     def _tell_patience(self) -> None:
         """Prints that training stops early, if it does by the number of lists."""
-        lists, given = self.splits["train"].statistics.lists, self.settings.patience
-        if (epochs := patience(self.settings, lists)) < given:
+        lists, configured = self.splits["train"].statistics.lists, self.settings.patience
+        if (epochs := patience(self.settings, lists)) < configured:
             told = f"{epochs} epochs of {lists} lists without improvement end a training"
-            self.run.progress.note(f"{told} (training.patience: {given} of at most {MANY})")
+            self.run.progress.note(f"{told} (training.patience: {configured} of at most {MANY})")
 
     def _check_losses(self) -> None:
         """Raises an error before training if a loss cannot be computed for the labels."""

@@ -8,8 +8,8 @@ import tensorflow as tf
 from tfrank_sel.data.rejections import InputError
 from tfrank_sel.distribution import CollectiveGroup, Group, SingleProcess
 from tfrank_sel.distribution.groups import Cluster
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration import Configuration
-from tfrank_sel.refusals import received
 
 
 def cluster(configuration: Configuration) -> Cluster:
@@ -42,7 +42,7 @@ def join(configuration: Configuration, output: str) -> Group:
     """
     if len(cluster(configuration).addresses) == 1:
         return SingleProcess()
-    with watched(output):
+    with watch_workers(output):
         try:
             return CollectiveGroup()
         except RuntimeError as error:
@@ -51,7 +51,7 @@ def join(configuration: Configuration, output: str) -> Group:
 
 
 @contextlib.contextmanager
-def watched(output: str) -> Iterator[None]:
+def watch_workers(output: str) -> Iterator[None]:
     """Raises an `InputError` if the block fails because a worker was lost."""
     try:
         yield

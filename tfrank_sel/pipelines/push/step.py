@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.export.releases import KIND, Releases
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
@@ -21,7 +22,6 @@ from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, Tensors
-from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -65,7 +65,7 @@ class Pushed:
         """Writes `pushed.json`."""
         folders.write_json(folder / "pushed.json", dataclasses.asdict(self))
 
-    def told(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Returns the outcome as lines of text."""
         if self.champion is not None:
             agreement = self.beside["top_10_agreement"]
@@ -119,14 +119,14 @@ def push(run: "Run", folder: Path) -> None:
         folder: Folder to write to: `blessing.json` and `pushed.json`.
     """
     configuration, job, test = run.configuration, run.job, run.splits["test"]
-    ours, before, digest = run.exported, run.pushed, run.written["export"].digest
+    ours, before, digest = run.exported_model, run.push_outcome, run.step_manifests["export"].digest
     saved_model = Path(ours.folder)
     leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
     serving, chosen = configuration.serving, configuration.blessing.champion
-    releases = Releases(job.served, serving.model_name)
+    releases = Releases(job.serving_folder, serving.model_name)
     with run.progress.step("push") as step:
-        published = _published(saved_model, digest, job.served, before, serving)
-        served = releases.served() if chosen is None else chosen or None
+        published = _existing_version(saved_model, digest, job.serving_folder, before, serving)
+        served = releases.served_folder() if chosen is None else chosen or None
         damaged = None
         if before is not None and published is None and _is_of(saved_model, before.saved_model):
             damaged = before.saved_model
@@ -170,36 +170,36 @@ def push(run: "Run", folder: Path) -> None:
             )
         pushed = Pushed(blessed.blessed, blessed.reasons, version, champion, digest, compared)
         pushed.write(folder)
-        for line in pushed.told():
+        for line in pushed.describe():
             step.tell(line)
 
 
-def _published(
-    saved_model: Path, digest: str, place: str, before: Pushed | None, serving: Serving
+def _existing_version(
+    saved_model: Path, digest: str, base: str, before: Pushed | None, serving: Serving
 ) -> str | None:
     """The published version of this export in the configured folder and under its name, if any."""
     if before is None or before.saved_model is None or before.digest != digest:
         return None
     version = before.version if serving.version is None else serving.version
-    there = stores.join(place, serving.model_name, str(version))
-    return there if stores.difference(there, saved_model) is None else None
+    target = stores.join(base, serving.model_name, str(version))
+    return target if stores.difference(target, saved_model) is None else None
 
 
 def _is_of(saved_model: Path, version: str | None) -> bool:
     """Whether a version was published from a SavedModel, as its digests tell, damaged or not."""
-    place = stores.join(version or "", kept.DIGESTS)
-    if version is None or not stores.is_file(place):
+    listing = stores.join(version or "", artefacts.DIGESTS)
+    if version is None or not stores.is_file(listing):
         return False
-    with stores.opened(place) as file:
+    with stores.open_file(listing) as file:
         content: bytes = file.read()
-    is_listed = content == kept.text(kept.digests(saved_model), KIND).encode()
-    return is_listed or stores.difference(version, saved_model) == place
+    is_listed = content == artefacts.text(artefacts.digests(saved_model), KIND).encode()
+    return is_listed or stores.difference(version, saved_model) == listing
 
 
 def _check_published(champion: str) -> None:
     """Checks that a served version is as it was published."""
     try:
-        kept.check(Path(stores.near_folder(champion)), KIND)
+        artefacts.check(Path(stores.near_folder(champion)), KIND)
     except (OSError, ValueError) as error:
         reason = received("expected a SavedModel as it was published", error)
         raise InputError(champion, reason) from error

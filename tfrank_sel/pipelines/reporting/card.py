@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import TableReader
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion.inputs import POSITIONS
 from tfrank_sel.pipelines.reporting import pages
-from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
@@ -38,19 +38,19 @@ def facts(run: "Run") -> dict[str, Any]:
         "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "data": {
             "files": files([x.path for x in run.job.inputs.sources] if run.job.inputs else []),
-            "made": run.written["ingest"].made,
+            "made": run.step_manifests["ingest"].made,
             "splits": {
                 name: {"lists": split.statistics.lists, "items": split.statistics.items}
                 for name, split in run.splits.items()
             },
         },
         "features": {
-            name: _described(x.config()) for name, x in run.records.layout.features.items()
+            name: _describe_feature(x.config()) for name, x in run.records.layout.features.items()
         },
         "model": {
             "class": configuration.model.class_,
             "losses": configuration.training.loss,
-            "parameters": run.trained["ours"].model.count_params(),
+            "parameters": run.trained_models["ours"].model.count_params(),
             "settings": {name: value for name, value in settings if value is not None},
         },
         "against": evaluation.against,
@@ -80,7 +80,7 @@ def files(paths: Sequence[str]) -> list[str]:
     """
     here = {x: os.path.abspath(x) for x in paths if not stores.is_remote(x)}
     folder = os.path.commonpath(map(os.path.dirname, here.values())) if here else ""
-    return [os.path.relpath(here[x], folder) if x in here else kept.address(x) for x in paths]
+    return [os.path.relpath(here[x], folder) if x in here else artefacts.address(x) for x in paths]
 
 
 def text(values: Mapping[str, Any]) -> str:
@@ -92,7 +92,7 @@ def text(values: Mapping[str, Any]) -> str:
     return pages.render("card.md.jinja", **values, most=MOST)
 
 
-def _described(config: Mapping[str, Any]) -> str:
+def _describe_feature(config: Mapping[str, Any]) -> str:
     of_query = ", of the query" if config.get("of") == "query" else ""
     size = f" of {config['size']}" if config["type"] == "vector" else ""
     return f"{config['type']}{size}{of_query}"
@@ -176,12 +176,12 @@ def positions(run: "Run") -> list[tuple[str, bool]]:
     Args:
         run: The run.
     """
-    features, given, data = run.records.layout.features, run.job.inputs, run.configuration.data
+    features, inputs, data = run.records.layout.features, run.job.inputs, run.configuration.data
     corrected = run.configuration.clicks.position or data.propensity
     may_be_clicks = {*run.splits["train"].statistics.labels} <= {"0", "1"}
     names = list(features)
-    if given is not None and isinstance(given.reader, TableReader):
-        names = given.reader.schema(given.sources[0].path).names
+    if inputs is not None and isinstance(inputs.reader, TableReader):
+        names = inputs.reader.schema(inputs.sources[0].path).names
     named = [x for x in names if x.lower() in POSITIONS and x != data.label]
     is_asked = corrected is None and may_be_clicks
     return [(x, x in features) for x in named if x in features or is_asked]
@@ -214,4 +214,4 @@ def _of_results(evaluation: Evaluation, metric: str) -> Iterator[str]:
         yield warning
     for name, compared in evaluation.simple.items():
         if compared[metric].low <= 0.0:
-            yield f"{name} ranks as well: {compared[metric].told(metric, name)}."
+            yield f"{name} ranks as well: {compared[metric].describe(metric, name)}."

@@ -45,7 +45,7 @@ _STYLE = {
 }
 
 
-def learning(trained: Mapping[str, Trained]) -> str:
+def learning_curves(trained: Mapping[str, Trained]) -> str:
     """Draws validation NDCG and the losses, epoch by epoch."""
 
     fits = each_once(trained)
@@ -102,10 +102,10 @@ def slices(named: Mapping[str, Mapping[str, MetricComparison]], metric: str, aga
     """Draws the difference of our model from the baseline on each slice, with its interval."""
 
     def draw(axes: Axes) -> None:
-        for place, compared in enumerate(named.values()):
+        for row, compared in enumerate(named.values()):
             values = compared[metric]
-            axes.plot([values.low, values.high], [place, place], color=COLORS["ours"])
-            axes.plot(values.ours - values.baseline, place, "o", color=COLORS["ours"])
+            axes.plot([values.low, values.high], [row, row], color=COLORS["ours"])
+            axes.plot(values.ours - values.baseline, row, "o", color=COLORS["ours"])
         axes.axvline(0.0, color=_INK, lw=0.8)
         axes.set_yticks(range(len(named)), list(named))
         axes.set_ylim(len(named) - 0.5, -0.5)

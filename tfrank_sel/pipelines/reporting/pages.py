@@ -35,7 +35,7 @@ def as_code(text: object) -> str:
     return f"`{' '.join(str(text).split()).replace('`', chr(39))}`"
 
 
-def drawn(figures: Mapping[str, str]) -> dict[str, markupsafe.Markup]:
+def as_markup(figures: Mapping[str, str]) -> dict[str, markupsafe.Markup]:
     """Returns figures as elements of the page, for templates."""
     return {name: markupsafe.Markup(svg) for name, svg in figures.items()}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfrank_sel import data, metrics, roads
 from tfrank_sel.metrics.ties import AVERAGED
-from tfrank_sel.models.summary import compressed
+from tfrank_sel.models.summary import compress
 from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
@@ -46,7 +46,7 @@ def write(run: "Run", mark: str) -> Path:
     Returns:
         The page.
     """
-    trained, splits, models = run.trained, run.splits, run.scorers
+    trained, splits, models = run.trained_models, run.splits, run.scorers
     test, training = splits["test"], splits["train"].statistics
     measured, told = run.evaluation, card.facts(run)
     judged = folders.read_json(run.output / "push" / "blessing.json")
@@ -72,12 +72,12 @@ def write(run: "Run", mark: str) -> Path:
         ceiling=card.ceiling(measured, "NDCG@10"),
         kinds=_kinds(told["features"]),
         propensities=propensities,
-        made=run.written["push"],
+        made=run.step_manifests["push"],
         label=run.configuration.data.label,
         above=above,
         measured=measured,
         training={name: fitted.figures() for name, fitted in trained.items()},
-        settings=_changed(run.configuration),
+        settings=_changed_keys(run.configuration),
         seconds=run.seconds,
         slices=_slices(measured),
         blessing=judged,
@@ -85,17 +85,17 @@ def write(run: "Run", mark: str) -> Path:
         importances=list(important.items())[:IMPORTANT],
         num_features=len(important),
         most_scored=inspection.SCORED,
-        pushed=run.pushed,
+        pushed=run.push_outcome,
         anomalies=card.anomalies(run),
         splits=statistics,
         features=list(_features(training)),
         texts=list(_texts(training)),
         samples=list(_samples(models, test, run.settings.gain, valued)),
-        figures=pages.drawn(
+        figures=pages.as_markup(
             {
                 "shares": figures.shares(statistics),
                 "propensities": figures.propensities(propensities) if propensities else "",
-                "learning": figures.learning(trained),
+                "learning": figures.learning_curves(trained),
                 # Runs of earlier versions have no curves.
                 "cutoffs": figures.cutoffs(curves) if curves else "",
                 "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),
@@ -132,7 +132,7 @@ def _kinds(features: Mapping[str, str]) -> dict[str, list[str]]:
     return dict(sorted(names.items(), key=lambda item: -len(item[1])))
 
 
-def _changed(configuration: Configuration) -> list[tuple[str, Any, Any]]:
+def _changed_keys(configuration: Configuration) -> list[tuple[str, Any, Any]]:
     """The keys whose values are not the defaults, with both values."""
     values, defaults = (
         without_secrets(x.model_dump(mode="json", by_alias=True)) for x in (configuration, load())
@@ -173,7 +173,7 @@ def _features(statistics: Statistics) -> Iterator[dict[str, Any]]:
 
 def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
     """A path of bars from one percentile to the other, in a box of 24 by 10."""
-    places, *ends = (compressed(x) for x in (sketches.middles()[list(histogram)], low, high))
+    places, *ends = (compress(x) for x in (sketches.middles()[list(histogram)], low, high))
     low, high = (float(end) for end in ends)
     edges = (low, high) if high > low else (low - 0.5, low + 0.5)
     counts, _ = np.histogram(places, BARS, edges, weights=list(histogram.values()))
@@ -200,7 +200,7 @@ def _samples(
             for name, score in scores.items()
         }
         best = np.argsort(ranks["ours"])[:SHOWN]
-        parts = inspection.explained(models["ours"], split.layout, inputs, best[:2].tolist())
+        parts = inspection.explain_pair(models["ours"], split.layout, inputs, best[:2].tolist())
         rows = [
             {
                 "document": item_list.doc_ids[i] if item_list.doc_ids else f"item {i + 1}",

@@ -18,7 +18,7 @@ def tables(run: "Run") -> list[Table]:
         seconds.add_row(name, f"{value:.1f}")
     loss = Column("loss", no_wrap=True)  # others give way on a narrow terminal
     speed = Table("training", loss, "epochs, trees", "adds", "ms per step", "lists/s")
-    for name, trained in run.trained.items():
+    for name, trained in run.trained_models.items():
         for fit in trained.fits:
             speed.add_row(
                 name,

@@ -9,8 +9,8 @@ import tomlkit
 from tfrank_sel.commandline import shell
 from tfrank_sel.features import whole
 from tfrank_sel.pipelines.analysis import leakage
-from tfrank_sel.pipelines.configuration.files import assigned
-from tfrank_sel.pipelines.configuration.section import joined
+from tfrank_sel.pipelines.configuration.files import assignment
+from tfrank_sel.pipelines.configuration.section import join
 from tfrank_sel.pipelines.evaluation.evaluation import (
     ERROR,
     PER_SESSION,
@@ -132,7 +132,7 @@ def _beaten(evaluation: Evaluation, metric: str) -> str:
     if not better:
         return ""
     name = max(better, key=lambda x: better[x].baseline)
-    return better[name].told(metric, name)
+    return better[name].describe(metric, name)
 
 
 def _beside(evaluation: Evaluation) -> dict[str, Comparisons]:
@@ -154,13 +154,14 @@ def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Ite
     leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
     late = dict.fromkeys(whole(x.feature) for x in leaks)
     if names := [x for x in late if x not in rules.allow_leaks]:
-        allowed = shell("--allow-leaks", joined(names))
+        allowed = shell("--allow-leaks", join(names))
         yield f"delete {', '.join(names)} from [features], or, if known before: {allowed}"
     for name, is_feature in card.positions(run):
         yield (
             f"delete {name} from [features]"
             if is_feature
-            else f"correct clicks for position: {shell('--set', assigned('clicks.position', name))}"
+            else "correct clicks for position: "
+            + shell("--set", assignment("clicks.position", name))
         )
     if configuration.clicks.position and PER_SESSION not in evaluation.clicks:
         yield "name the session, to learn what the new order earns: --set clicks.session=COLUMN"

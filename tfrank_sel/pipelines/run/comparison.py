@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.console import Progress
@@ -16,7 +17,6 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run import registry
 from tfrank_sel.pipelines.run.results import Run
-from tfrank_sel.refusals import received
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +51,13 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
     """
     if a.resolve() == b.resolve():
         raise InputError(str(b), received("expected another run than the first", "the same"))
-    settings, fits = registry.differing(a, b), [registry.learned(folder) for folder in (a, b)]
+    settings, fits = (
+        registry.differing_keys(a, b),
+        [registry.read_fits(folder) for folder in (a, b)],
+    )
     run = Run(Job(load(a / folders.CONFIGURATION), None, a), progress)
     test = run.splits["test"]
-    first, second = (RecordScorer(str(_exported(x)), test.layout.features) for x in (a, b))
+    first, second = (RecordScorer(str(_saved_model(x)), test.layout.features) for x in (a, b))
     names = (a.name, b.name) if a.absolute().name != b.absolute().name else (str(a), str(b))
     with progress.step("evaluation") as step, tempfile.TemporaryDirectory() as scratch:
         compared = evaluation.evaluate(
@@ -71,7 +74,7 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
     return Compared(names, settings, dict(zip(names, fits, strict=True)), compared)
 
 
-def _exported(folder: Path) -> Path:
+def _saved_model(folder: Path) -> Path:
     saved_model = folder / "export" / "saved_model"
     if not saved_model.is_dir():
         reason = "expected the folder of a run whose model is exported"

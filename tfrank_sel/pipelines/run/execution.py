@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
@@ -18,7 +19,6 @@ from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.run.plan import Plan, is_reported, is_tracked, mark, state
 from tfrank_sel.pipelines.run.steps import STEPS, durations
-from tfrank_sel.refusals import received
 from tfrank_sel.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def carry_out(
 ) -> "Run | None":
     """Runs the steps of a job, as `run`; returns None if nothing was to do."""
     chosen = tuple(STEPS) if only is None else (only,)
-    with Plan.held(job, force) as plan:
+    with Plan.hold(job, force) as plan:
         plan.check(chosen[0])
         if plan.is_due(only) or job.mirror.url:
             return _carry_out(plan, progress, chosen)
@@ -85,7 +85,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
             from tfrank_sel.pipelines.run.results import Run
         tracker = _tracker(job.configuration) if is_whole else None
         result = Run(job, progress)
-        result.written = plan.written
+        result.step_manifests = plan.manifests
         result.prepare("train" in stale and "train" in chosen)
     _keep(job)
     for step in chosen:
@@ -93,7 +93,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
         if STEPS[step].is_gated and (failures := folders.read_json(gates)):
             raise GateError(failures)
         if step in stale:
-            _take(result, plan, step)
+            _run_step(result, plan, step)
         else:
             progress.skip(step)
             job.mirror.send(step)
@@ -170,7 +170,7 @@ def assist(configuration: Configuration, output: str, *, force: str | None = Non
     job = Job.of(configuration, output)
     if "train" in Plan.of(job, force).stale:
         result = Run(job, Progress(Terminal(quiet=True)))
-        with workers.watched(job.place):
+        with workers.watch_workers(job.place):
             # Workers wait here for the steps before the training.
             result.group.wait()
             Training.of(result, folders.partial(job.path, "train")).together()
@@ -188,7 +188,7 @@ def _tracker(configuration: Configuration) -> ModuleType | None:
     return tracking
 
 
-def _take(result: "Run", plan: Plan, name: str) -> None:
+def _run_step(result: "Run", plan: Plan, name: str) -> None:
     """Takes a step."""
     progress, step, manifest = result.progress, STEPS[name], plan.steps[name].manifest
     if (result.output / name).exists():
@@ -200,5 +200,5 @@ def _take(result: "Run", plan: Plan, name: str) -> None:
         manifests.check_unchanged(manifest)
         seconds = {part: x for part, x in progress.seconds.items() if part not in earlier}
         manifest.write(folder, step.writes, seconds)
-    result.written.update(manifests.written(result.output, [name]))
+    result.step_manifests.update(manifests.read_manifests(result.output, [name]))
     result.job.mirror.send(name)

@@ -88,21 +88,21 @@ class Plan:
             manifest = Manifest(chosen, files, after)
             reason = NOT_RUN
             if written:
-                reason = written.change(manifest, _completed(values, manifest, written, planned))
+                reason = written.change(manifest, _complete(values, manifest, written, planned))
             reason = reason or (FORCED if is_forced else "")
             planned[name] = PlannedStep(manifest, written, reason)
         return cls(job, planned)
 
     @classmethod
     @contextlib.contextmanager
-    def held(cls, job: Job, force: str | None = None) -> Iterator[Self]:
+    def hold(cls, job: Job, force: str | None = None) -> Iterator[Self]:
         """Holds the folder of a job for this process alone, and provides the plan: see `of`.
 
         Raises:
             tfrank_sel.data.InputError: As `of`; or if another process holds the folder, or it is
                 no folder of a run.
         """
-        with job.mirror.held():
+        with job.mirror.hold():
             try:
                 for step in STEPS:
                     folders.recover(job.path, step)
@@ -117,7 +117,7 @@ class Plan:
         return {name: step.reason for name, step in self.steps.items() if step.reason}
 
     @property
-    def written(self) -> dict[str, Written]:
+    def manifests(self) -> dict[str, Written]:
         """The manifests of the steps that have been run."""
         return {name: step.written for name, step in self.steps.items() if step.written}
 
@@ -148,7 +148,7 @@ class Plan:
                 what = f"{before} has {why}" if why == NOT_RUN else f"{why} since {before}"
                 reason = f"{what}: run `{before}` before `{first}`"
                 raise InputError(str(self.job.output), f"{reason}, or `run` for all steps")
-        for name, written in self.written.items():
+        for name, written in self.manifests.items():
             if name not in stale:
                 written.check()
 
@@ -172,11 +172,11 @@ def is_reported(job: Job) -> bool:
 
 def is_tracked(job: Job) -> bool:
     """Whether the run as it is was logged to the end, if runs are logged."""
-    uri, tracked = job.configuration.absolute().tracking.mlflow, tracking(job.path)
+    uri, tracked = job.configuration.absolute().tracking.mlflow, read_tracking(job.path)
     return uri is None or (tracked.get("uri"), tracked.get("state")) == (str(uri), state(job))
 
 
-def tracking(output: Path) -> dict[str, Any]:
+def read_tracking(output: Path) -> dict[str, Any]:
     """Returns what `tracking.json` of a run says; nothing if it is missing or damaged."""
     try:
         return dict(json.loads((output / TRACKED).read_text(encoding="utf-8")))
@@ -194,7 +194,7 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
     return values
 
 
-def _completed(
+def _complete(
     values: Mapping[str, Any], now: Manifest, written: Written, planned: Mapping[str, PlannedStep]
 ) -> Manifest:
     """The inputs of a step that was run, with what its version did not know.

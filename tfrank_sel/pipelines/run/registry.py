@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.run.steps import STEPS
-from tfrank_sel.refusals import received
 
 METRIC = "NDCG@10"
 
@@ -52,18 +52,18 @@ def runs(folder: Path) -> Iterator[Path]:
     """
     if not folder.is_dir():
         raise InputError(str(folder), received("expected a folder", "none"))
-    for place, names, files in os.walk(folder):
+    for path, names, files in os.walk(folder):
         names.sort()
         if folders.CONFIGURATION in files:
             names.clear()
-            if any((Path(place) / step).is_dir() for step in STEPS):
-                yield Path(place)
+            if any((Path(path) / step).is_dir() for step in STEPS):
+                yield Path(path)
 
 
 def summary(folder: Path) -> RunSummary:
     """Returns the summary of a run from its folder."""
     try:
-        written = manifests.written(folder, STEPS)
+        written = manifests.read_manifests(folder, STEPS)
         for step in ("train", "evaluate", "push"):
             if step in written:
                 written[step].check()
@@ -90,13 +90,13 @@ def fits(training: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     return training["ours"]["fits"] if training else []
 
 
-def learned(folder: Path) -> list[dict[str, Any]]:
+def read_fits(folder: Path) -> list[dict[str, Any]]:
     """Returns `fits` of a run.
 
     Raises:
         tfrank_sel.data.InputError: If it is not a run, or not trained.
     """
-    for step in manifests.written(folder, ["train"]).values():
+    for step in manifests.read_manifests(folder, ["train"]).values():
         step.check()
     training = _read(folder / "train" / "training.json")
     if training is None:
@@ -105,7 +105,7 @@ def learned(folder: Path) -> list[dict[str, Any]]:
     return fits(training)
 
 
-def differing(a: Path, b: Path) -> list[tuple[str, Any, Any]]:
+def differing_keys(a: Path, b: Path) -> list[tuple[str, Any, Any]]:
     """Returns the keys with different values in the configurations of two runs, and both values.
 
     The section `search` is ignored, because a run does not depend on it.

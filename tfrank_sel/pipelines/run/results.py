@@ -59,17 +59,17 @@ class Run:
         if trains:
             # The group must exist before TensorFlow makes any object.
             _ = self.group
-        _ = self.options, self.curated, self.candidates
+        _ = self.options, self.curated_schema, self.candidates
 
     @functools.cached_property
-    def written(self) -> dict[str, Written]:
+    def step_manifests(self) -> dict[str, Written]:
         """The manifests of the steps that have been run."""
-        return manifests.written(self.output, STEPS)
+        return manifests.read_manifests(self.output, STEPS)
 
     @property
     def seconds(self) -> dict[str, float]:
         """The duration of each part of the run, and of each step that is kept when it ran."""
-        steps = (self.written[name] for name in STEPS if name in self.written)
+        steps = (self.step_manifests[name] for name in STEPS if name in self.step_manifests)
         kept = {part: seconds for step in steps for part, seconds in step.seconds.items()}
         return {**self.progress.seconds, **kept}
 
@@ -80,7 +80,7 @@ class Run:
         if data.continue_from is None:
             return None
         earlier = Earlier.of(data.continue_from, data.memory)
-        for step in manifests.written(earlier.path, STEPS).values():
+        for step in manifests.read_manifests(earlier.path, STEPS).values():
             step.check()
         return earlier
 
@@ -104,7 +104,7 @@ class Run:
         return instantiate.named_candidates(self.configuration)
 
     @functools.cached_property
-    def curated(self) -> schema_pb2.Schema | None:
+    def curated_schema(self) -> schema_pb2.Schema | None:
         """The schema to validate all splits against, if one is configured."""
         path = self.configuration.data.schema_
         return None if path is None else schema.load(Path(stores.near(path)))
@@ -112,7 +112,7 @@ class Run:
     @functools.cached_property
     def options(self) -> Options:
         """Options of Beam; None for this process."""
-        return runners.configured(self.configuration)
+        return runners.beam_options(self.configuration)
 
     @functools.cached_property
     def records(self) -> Records:
@@ -136,7 +136,7 @@ class Run:
         return np.repeat([float(x) for x in counts], [*counts.values()])
 
     @functools.cached_property
-    def trained(self) -> dict[str, Trained]:
+    def trained_models(self) -> dict[str, Trained]:
         """The models, `ours` and, if there is one, `baseline`."""
         return read(self.output / "train", self.candidates)
 
@@ -144,10 +144,10 @@ class Run:
     def scorers(self) -> dict[str, Scorer]:
         """The scoring function of each of the models, whose graph all steps share."""
         inputs = self.splits["test"].inputs
-        return {name: TracedScorer(x.scores, inputs) for name, x in self.trained.items()}
+        return {name: TracedScorer(x.scores, inputs) for name, x in self.trained_models.items()}
 
     @functools.cached_property
-    def exported(self) -> RecordScorer:
+    def exported_model(self) -> RecordScorer:
         """The exported model, loaded at first use."""
         folder = self.output / "export" / "saved_model"
         return RecordScorer(str(folder), self.records.layout.features)
@@ -158,7 +158,7 @@ class Run:
         return Evaluation.of(folders.read_json(self.output / "evaluate" / "metrics.json"))
 
     @property
-    def pushed(self) -> Pushed | None:
+    def push_outcome(self) -> Pushed | None:
         """The outcome of the push of our model; None before it."""
         return Pushed.load(self.output / "push")
 
@@ -178,7 +178,7 @@ class Run:
         with tempfile.TemporaryDirectory() as scratch:
             return evaluate(
                 TracedScorer(scorer, test.inputs),
-                self.exported,
+                self.exported_model,
                 test,
                 scratch,
                 seed=settings.seed,

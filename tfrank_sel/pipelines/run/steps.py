@@ -58,7 +58,7 @@ def _ingest(run: "Run", folder: Path) -> None:
     ingest(run, folder)
 
 
-def _ingested(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
+def _ingest_files(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
     for source in sources:
         if stores.is_dir(source):
             yield from stores.find(source)
@@ -74,7 +74,7 @@ def _analyze(run: "Run", folder: Path) -> None:
     analyze(run, folder)
 
 
-def _analyzed(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
+def _analyze_files(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
     data = configuration.data
     if data.reference:
         yield stores.join(data.reference, "analyze", folders.MANIFEST)
@@ -88,7 +88,7 @@ def _train(run: "Run", folder: Path) -> None:
     Training.of(run, folder).run_as_chief()
 
 
-def _trained(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
+def _train_files(configuration: Configuration, sources: Sequence[str]) -> Iterator[str]:
     """Yields the user's files with losses, models and other configured objects."""
     yield from configuration.modules
     modules = {Path(file).stem for file in configuration.modules}
@@ -157,7 +157,7 @@ STEPS = {
                 "dead_letters.jsonl",
             ),
             keys=(*_OF_DATA, "clicks", "features"),
-            files=_ingested,
+            files=_ingest_files,
             is_gated=False,
         ),
         RunStep(
@@ -167,7 +167,7 @@ STEPS = {
             ("statistics", "increment", "earlier", "schema.pbtxt", "anomalies", "failures.json"),
             keys=(*_OF_ANALYSIS, "gates"),
             after=("ingest",),
-            files=_analyzed,
+            files=_analyze_files,
             is_gated=False,
             seconds={"statistics": (0.3, 40.0), "validation": (0.2, 10.0)},
         ),
@@ -178,7 +178,7 @@ STEPS = {
             ("ours.keras", "baseline.keras", "training.json"),
             keys=("modules", "model", "training", "evaluation"),
             after=("ingest",),
-            files=_trained,
+            files=_train_files,
             resumes=True,
             seconds={"training baseline": (6.0, 250.0), "training ours": (12.0, 500.0)},
         ),

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.pipelines.configuration import Configuration, load, text
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders, manifests
-from tfrank_sel.pipelines.run.plan import TRACKED, tracking
-from tfrank_sel.refusals import received
+from tfrank_sel.pipelines.run.plan import TRACKED, read_tracking
 
 try:
     import mlflow
@@ -56,7 +56,7 @@ def log(configuration: Configuration, output: Path, state: str) -> str:
     except MlflowException as error:
         reason = received("logging to MLflow failed; run again to log the run", error)
         raise InputError(str(uri), reason) from error
-    return f"run {run} of {kept.address(str(uri))}"
+    return f"run {run} of {artefacts.address(str(uri))}"
 
 
 def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
@@ -65,7 +65,7 @@ def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
     name = configuration.tracking.experiment
     known = client.get_experiment_by_name(name)
     experiment = client.create_experiment(name) if known is None else known.experiment_id
-    run = _known(client, output, uri, experiment, parameters)
+    run = _existing_run(client, output, uri, experiment, parameters)
     if run is None:
         run = client.create_run(experiment, run_name=output.absolute().name).info.run_id
         # stored first: it is the run of this folder even if later calls fail
@@ -86,7 +86,7 @@ def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
     return run
 
 
-def _known(
+def _existing_run(
     client: mlflow.MlflowClient,
     output: Path,
     uri: str | None,
@@ -94,7 +94,7 @@ def _known(
     parameters: Mapping[str, str],
 ) -> str | None:
     """The MLflow run of the folder, if it exists with its experiment and parameters."""
-    before = tracking(output)
+    before = read_tracking(output)
     if before.get("uri") != uri:
         return None
     try:
@@ -125,10 +125,10 @@ def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{key}.{name}" if key else name, inner)
     else:
         text = value if isinstance(value, str) else json.dumps(value)
-        yield _named(key), text[:_LONGEST]
+        yield _mlflow_name(key), text[:_LONGEST]
 
 
-def _named(text: str) -> str:
+def _mlflow_name(text: str) -> str:
     """The name with characters that MLflow allows: letters, digits and `_-. :/`."""
     name = text.replace("@", "_at_")
     return "".join(x if x.isalnum() or x in "_-. :/" else "_" for x in name)[:250]
@@ -137,36 +137,36 @@ def _named(text: str) -> str:
 def _metrics(output: Path) -> Iterator[Metric]:
     """The metrics on the test split, at the time of the evaluation."""
     figures = folders.read_json(output / "evaluate" / "metrics.json")
-    made = _made(output, "evaluate")
+    made = _step_time(output, "evaluate")
     for name, compared in figures["metrics"].items():
         for kind in ("ours", "baseline", "low", "high"):
             key = name if kind == "ours" else f"{name}.{kind}"
-            yield Metric(_named(key), compared[kind], made, 0)
+            yield Metric(_mlflow_name(key), compared[kind], made, 0)
 
 
 def _epochs(output: Path) -> Iterator[Metric]:
     """Loss and metrics of each epoch, at the time of the training."""
     figures = folders.read_json(output / "train" / "training.json")
-    made = _made(output, "train")
+    made = _step_time(output, "train")
     for name, trained in figures.items():
         for fit in trained["fits"]:
             for measure, values in fit["history"].items():
-                key = _named(f"{name}.{fit['loss']}.{measure}")
+                key = _mlflow_name(f"{name}.{fit['loss']}.{measure}")
                 for epoch, value in enumerate(values, start=1):
                     yield Metric(key, value, made, epoch)
 
 
-def _made(output: Path, step: str) -> int:
+def _step_time(output: Path, step: str) -> int:
     """Time of a step, in milliseconds, so that a value that is logged twice counts once."""
-    made = manifests.written(output, [step])[step].made
+    made = manifests.read_manifests(output, [step])[step].made
     return int(1000 * datetime.datetime.fromisoformat(made).timestamp())
 
 
 def _tags(output: Path) -> Iterator[RunTag]:
     pushed = folders.read_json(output / "push" / "pushed.json")
-    place = pushed["saved_model"]
+    target = pushed["saved_model"]
     yield RunTag("blessed", json.dumps(pushed["blessed"]))
-    yield RunTag("version", "" if place is None else Path(place).name)
+    yield RunTag("version", "" if target is None else Path(target).name)
     yield RunTag("folder", str(output.absolute()))
 
 

@@ -16,16 +16,17 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.data.rejections import InputError
-from tfrank_sel.locks import held
+from tfrank_sel.errors import received, require_extra
+from tfrank_sel.locks import hold
 from tfrank_sel.pipelines.configuration import (
     Configuration,
     ConfigurationError,
     Override,
     load,
-    replaced,
     text,
+    with_overrides,
 )
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.console import Progress
@@ -35,11 +36,10 @@ from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.run import registry
 from tfrank_sel.pipelines.run.execution import run
 from tfrank_sel.pipelines.run.plan import Plan
-from tfrank_sel.refusals import needed, received
 from tfrank_sel.terminal import Terminal
 from tfrank_sel.training.callbacks import Epoch
 
-with needed("`tune`", "tune"):
+with require_extra("`tune`", "tune"):
     import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
@@ -98,11 +98,11 @@ class Study:
             )
 
     def _check_folder(self) -> None:
-        place = str(self.output)
+        output_path = str(self.output)
         if not (self.output / DATABASE).is_file():
             if any(path.name != ".lock" for path in self.output.iterdir()):
                 reason = "the output folder must be new, empty, or contain a study"
-                raise InputError(place, received(reason, "a folder with other contents"))
+                raise InputError(output_path, received(reason, "a folder with other contents"))
             return
         shown = {"mode": "json", "by_alias": True, "exclude": _IRRELEVANT}
         before, now = (
@@ -111,7 +111,7 @@ class Study:
         )
         for section, value in now.items():
             for key, old, new in manifests.differences(section, before[section], value):
-                raise ConfigurationError(key, received(_SAME, f"{new!r}, was {old!r}"), place)
+                raise ConfigurationError(key, received(_SAME, f"{new!r}, was {old!r}"), output_path)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -119,7 +119,7 @@ class Study:
         with contextlib.ExitStack() as stack:
             while True:
                 try:
-                    stack.enter_context(held(self.output))
+                    stack.enter_context(hold(self.output))
                     break
                 except FileExistsError:
                     time.sleep(_WAIT)
@@ -131,7 +131,7 @@ class Study:
         return self._study.get_trials(deepcopy=False)
 
     @property
-    def finished(self) -> list[FrozenTrial]:
+    def finished_trials(self) -> list[FrozenTrial]:
         """The trials that are complete or pruned."""
         return [x for x in self.trials if x.state in (TrialState.COMPLETE, TrialState.PRUNED)]
 
@@ -154,11 +154,11 @@ class Study:
         with self._alone():
             steps = Plan.of(Job.of(self.configuration, self.output / DATA)).steps
             read = {**steps["ingest"].manifest.files, **steps["train"].manifest.files}
-            files = manifests.Manifest({}, read, {}).stored.files
+            files = manifests.Manifest({}, read, {}).public_form.files
             now = {path: x.digest for path, x in files.items()}
             before = self._study.user_attrs.get(_FILES, now)
             # Earlier versions wrote paths with secrets.
-            before = {kept.address(path): x for path, x in before.items()}
+            before = {artefacts.address(path): x for path, x in before.items()}
             for path in (*now, *before):
                 if now.get(path) != before.get(path):
                     raise InputError(path, received(_SAME, "a changed file"))
@@ -190,24 +190,24 @@ class Study:
         """Provides an interrupted or new trial for this process; None if enough are done."""
         with contextlib.ExitStack() as stack:
             with self._alone():
-                number = self._interrupted(stack)
+                number = self._take_interrupted(stack)
                 running = [x for x in self.trials if x.state == TrialState.RUNNING]
-                count = len(self.finished) + len(running)
+                count = len(self.finished_trials) + len(running)
                 if number is None and count < self.configuration.search.trials:
                     number = len(self.trials)
-                    stack.enter_context(self._held(number))
-                trial = None if number is None else self._sampled(number)
+                    stack.enter_context(self._hold(number))
+                trial = None if number is None else self._sample(number)
             yield trial
 
-    def _held(self, number: int) -> contextlib.AbstractContextManager[None]:
-        return held(self.output / TRIALS, f".{number}.lock")
+    def _hold(self, number: int) -> contextlib.AbstractContextManager[None]:
+        return hold(self.output / TRIALS, f".{number}.lock")
 
-    def _interrupted(self, stack: contextlib.ExitStack) -> int | None:
+    def _take_interrupted(self, stack: contextlib.ExitStack) -> int | None:
         for trial in self.trials:
             if trial.state != TrialState.RUNNING:
                 continue
             try:
-                stack.enter_context(self._held(trial.number))
+                stack.enter_context(self._hold(trial.number))
             except FileExistsError:
                 # Another process runs this trial.
                 continue
@@ -216,7 +216,7 @@ class Study:
             self._study.tell(trial.number, state=TrialState.FAIL)
         return None
 
-    def _sampled(self, number: int) -> Trial:
+    def _sample(self, number: int) -> Trial:
         """Returns a new or known trial, with a value for each key."""
         seeds = np.random.SeedSequence([self.configuration.training.seed, number])
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seeds.generate_state(1)[0]))
@@ -229,16 +229,16 @@ class Study:
         _suggest(self.ranges, trial)
         return trial
 
-    def configured(self, trial: FrozenTrial | Trial) -> Configuration:
+    def configuration_of(self, trial: FrozenTrial | Trial) -> Configuration:
         """Returns the configuration of a trial, for `run` to train the same model."""
         values = _values(self.ranges, trial)
-        place = f"trial {trial.number}"
-        overrides = [Override(key, value, f"{place}, {key}") for key, value in values.items()]
-        return replaced(self.configuration, [*overrides, Override("search.keys", {}, place)])
+        origin = f"trial {trial.number}"
+        overrides = [Override(key, value, f"{origin}, {key}") for key, value in values.items()]
+        return with_overrides(self.configuration, [*overrides, Override("search.keys", {}, origin)])
 
-    def shown(self, trial: FrozenTrial | Trial) -> dict[str, str]:
+    def format_trial(self, trial: FrozenTrial | Trial) -> dict[str, str]:
         """Returns a short form of the value of each key in a trial."""
-        return {key: shown(x) for key, x in _values(self.ranges, trial).items()}
+        return {key: format_value(x) for key, x in _values(self.ranges, trial).items()}
 
     def _try(self, trial: Trial, console: Console) -> None:
         """Runs a trial, and prints its result."""
@@ -265,19 +265,20 @@ class Study:
             self._study.tell(trial, value, state=state)
             best = self.best
             if best is not None and best.number == trial.number:
-                best_text = text(self.configured(best).absolute())
+                best_text = text(self.configuration_of(best).absolute())
                 folders.write_text(self.output / BEST, best_text)
         console.out(self._line(self.trials[trial.number]), highlight=False)
 
     def _value(self, trial: Trial, console: Console) -> float:
         """Trains the model of a trial, and returns its value."""
-        title = f"trial {trial.number}, {len(self.finished)} of {self.configuration.search.trials}"
+        number, most = len(self.finished_trials), self.configuration.search.trials
+        title = f"trial {trial.number}, {number} of {most}"
         # without a baseline and trees, which would be the same in each trial
         left_out = ["evaluation.baseline"]
         if not any(key.startswith("model.trees") for key in self.ranges):
             left_out.append("model.trees")
         overrides = [Override(key, False, title) for key in left_out]
-        configuration = replaced(self.configured(trial), overrides)
+        configuration = with_overrides(self.configuration_of(trial), overrides)
         folder = self.folder(trial.number)
         self._share(configuration, folder)
         with console.status(title) as status:
@@ -292,7 +293,7 @@ class Study:
             progress = Progress(Terminal(quiet=True), on_epoch=on_epoch)
             for step in _STEPS:
                 run(configuration, folder, progress, only=step)
-        return statistics.mean(fit["validation_ndcg"] for fit in registry.learned(folder))
+        return statistics.mean(fit["validation_ndcg"] for fit in registry.read_fits(folder))
 
     def _share(self, configuration: Configuration, folder: Path) -> None:
         """Links the results of the steps of `data` into the folder of a trial, if they are the
@@ -307,13 +308,14 @@ class Study:
                 folder.mkdir(parents=True, exist_ok=True)
                 configured = text(job.configuration.absolute())
                 folders.write_text(folder / folders.CONFIGURATION, configured)
-                with folders.step(folder, step, "") as place:
-                    folders.link(self.output / DATA / step, place)
+                with folders.step(folder, step, "") as target:
+                    folders.link(self.output / DATA / step, target)
 
     def _line(self, trial: FrozenTrial) -> str:
-        values = ", ".join(f"{key}={value}" for key, value in self.shown(trial).items())
+        values = ", ".join(f"{key}={value}" for key, value in self.format_trial(trial).items())
         best, seconds = self.best, trial.user_attrs["seconds"]
-        done = f"trial {trial.number}: {len(self.finished)} of {self.configuration.search.trials}"
+        number, trials = len(self.finished_trials), self.configuration.search.trials
+        done = f"trial {trial.number}: {number} of {trials}"
         value = "pruned" if trial.state == TrialState.PRUNED else f"NDCG@10 {trial.value:.4f}"
         most = "" if best is None else f", best {best.value:.4f} of trial {best.number}"
         return f"{done}, {value}{most}, {seconds:.1f} s, {values}"
@@ -334,11 +336,11 @@ def check_ranges(configuration: Configuration) -> None:
         reason = received(f"must name a key that varies, such as {example}", "{}")
         raise configuration.error("search.keys", reason)
     ends = {key: x.get("choices") or [x["low"], x["high"]] for key, x in ranges.items()}
-    for key, own in ends.items():
-        for value in own:
+    for key, bounds in ends.items():
+        for value in bounds:
             tried = {**{other: x[0] for other, x in ends.items()}, key: value}
             overrides = [Override(x, y, f'search.keys."{x}"') for x, y in tried.items()]
-            instantiate.candidate(replaced(configuration, overrides))
+            instantiate.candidate(with_overrides(configuration, overrides))
 
 
 def _suggest(ranges: Ranges, trial: Trial) -> None:
@@ -364,7 +366,7 @@ def _values(ranges: Ranges, trial: FrozenTrial | Trial) -> dict[str, Any]:
     }
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Returns a short form of the value of a key.
 
     Example:
@@ -374,8 +376,8 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping) and "class" in value:
-        others = [f"{name}={shown(x)}" for name, x in value.items() if name != "class"]
+        others = [f"{name}={format_value(x)}" for name, x in value.items() if name != "class"]
         return f"{value['class']}({', '.join(others)})" if others else str(value["class"])
     if isinstance(value, list):
-        return f"[{', '.join(map(shown, value))}]"
+        return f"[{', '.join(map(format_value, value))}]"
     return str(value)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tfrank_sel.data import stores
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration import Configuration
-from tfrank_sel.refusals import received
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -157,7 +157,7 @@ def pipeline(options: Options) -> "beam.Pipeline | None":
     return beams.pipeline(options)
 
 
-def configured(configuration: Configuration) -> Options:
+def beam_options(configuration: Configuration) -> Options:
     """Returns the options of section `beam`; None if it has neither a runner nor options.
 
     Raises:

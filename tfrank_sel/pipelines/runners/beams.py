@@ -18,9 +18,9 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils import interactive_utils
 
 from tfrank_sel.data import stores
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import ConfigurationError
-from tfrank_sel.refusals import received, refusal
 
 RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
 
@@ -52,8 +52,8 @@ def pipeline_options(
         raise refusal(f"the runner must be one of {', '.join(RUNNERS)}", repr(runner))
     options = PipelineOptions([f"--runner={name}", *arguments])
     options_of_beam = options.get_all_options()
-    given = options.get_all_options(retain_unknown_options=True)
-    unknown = ", ".join(f"--{option}" for option in given if option not in options_of_beam)
+    all_options = options.get_all_options(retain_unknown_options=True)
+    unknown = ", ".join(f"--{option}" for option in all_options if option not in options_of_beam)
     if unknown:
         raise refusal("expected options of Beam", unknown)
     return options
@@ -103,7 +103,7 @@ def each(elements: Iterable[Any], task: Any, options: PipelineOptions) -> None:
 
 
 def gather(values: beam.PCollection, prefix: str | Path) -> None:
-    """Writes the values of a Beam pipeline as JSON, for `gathered` to read after the run.
+    """Writes the values of a Beam pipeline as JSON, for `read_gathered` to read after the run.
 
     Each bundle writes its own file. Another file lists those of the successful bundles, so that a
     retried bundle counts once.
@@ -122,11 +122,11 @@ def gather(values: beam.PCollection, prefix: str | Path) -> None:
     )
 
 
-def gathered(prefix: str | Path) -> Iterator[Any]:
+def read_gathered(prefix: str | Path) -> Iterator[Any]:
     """Reads the values written by `gather`, one at a time."""
     if stores.is_file(f"{prefix}.json"):
         for path in json.loads(stores.read_text(f"{prefix}.json")):
-            with stores.opened(path) as file:
+            with stores.open_file(path) as file:
                 yield from map(json.loads, file)
 
 
@@ -167,7 +167,7 @@ def totals(
                     | f"Describe {name}" >> beam.Map(described)
                 )
                 gather(values, stores.join(folder, name))
-        return {name: next(gathered(stores.join(folder, name))) for name in parts}
+        return {name: next(read_gathered(stores.join(folder, name))) for name in parts}
 
 
 def totals_by_key(
@@ -192,7 +192,7 @@ def totals_by_key(
             | beam.CombinePerKey(Combine(runners.Combiner()))
         )
         gather(sums | beam.MapTuple(described), stores.join(folder, "told"))
-    values = list(gathered(stores.join(folder, "told")))
+    values = list(read_gathered(stores.join(folder, "told")))
     stores.drop(folder)
     return values
 
@@ -250,7 +250,7 @@ class _Gather(beam.DoFn):
         if self.file is None:
             self.path = f"{self.prefix}-{uuid.uuid4().hex}"
             self.stack = contextlib.ExitStack()
-            self.file = self.stack.enter_context(stores.opened(self.path, "wb"))
+            self.file = self.stack.enter_context(stores.open_file(self.path, "wb"))
         self.file.write(json.dumps(value).encode() + b"\n")
 
     def finish_bundle(self) -> Iterator[Any]:

@@ -59,7 +59,7 @@ def table(
 
 
 @contextlib.contextmanager
-def written(path: str, schema: pa.Schema = SCHEMA) -> Iterator[Callable[[pa.Table], None]]:
+def open_writer(path: str, schema: pa.Schema = SCHEMA) -> Iterator[Callable[[pa.Table], None]]:
     """Provides a writer of tables to a file, which appears when it is complete.
 
     Args:
@@ -87,7 +87,7 @@ def written(path: str, schema: pa.Schema = SCHEMA) -> Iterator[Callable[[pa.Tabl
 def _whole(path: str) -> Iterator[IO[bytes]]:
     """Opens a file for atomic writing: renamed at the end on disk; stores show only whole files."""
     if stores.is_remote(path):
-        with stores.opened(path, "wb") as file:
+        with stores.open_file(path, "wb") as file:
             yield file
         return
     partial = Path(path).with_name(f".{uuid.uuid4().hex}")

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import data, kept
+from tfrank_sel import artefacts, data
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature
-from tfrank_sel.locks import held, remove_empty
+from tfrank_sel.locks import hold, remove_empty
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import Configuration, Override
 from tfrank_sel.pipelines.configuration.data import Data
@@ -31,11 +32,10 @@ from tfrank_sel.pipelines.evaluation.saved import RecordScorer, SavedInputs
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
-from tfrank_sel.pipelines.ingestion.shards import Piece, cut
+from tfrank_sel.pipelines.ingestion.shards import Piece, split_shards
 from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Tensors
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.pipelines.scoring import rankings
-from tfrank_sel.refusals import received
 from tfrank_sel.version import __version__
 
 STATE = "state.json"  # in the folder of an interrupted call: its inputs
@@ -43,7 +43,7 @@ SUCCESS = "_SUCCESS"  # marks a complete output in a store
 
 
 @contextlib.contextmanager
-def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
+def resume(output: str, state: Mapping[str, Any]) -> Iterator[str]:
     """Provides a temporary folder next to the output, with the results of an interrupted call.
 
     A call resumes if `state` equals the contents of `state.json`. If there is no such file at the
@@ -69,12 +69,12 @@ def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
         if not is_remote:  # after the lock in it
             stack.callback(remove_empty, Path(folder))
         try:
-            stack.enter_context(leases.held(folder) if is_remote else held(Path(folder)))
+            stack.enter_context(leases.hold(folder) if is_remote else hold(Path(folder)))
         except OSError as error:
             reason = received("the output folder must be writable, by one process at a time", error)
             raise InputError(folder, reason) from error
         try:
-            if (before := _known(work)) != json.loads(json.dumps(state)):
+            if (before := _read_state(work)) != json.loads(json.dumps(state)):
                 _check_new(output, before)
                 for path in (work, *([output] if is_remote else [])):
                     stores.drop(path)
@@ -86,7 +86,7 @@ def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
                 stores.drop(work)
 
 
-def _known(work: str) -> Any:
+def _read_state(work: str) -> Any:
     """The stored state in a folder, if any."""
     path = stores.join(work, STATE)
     try:
@@ -238,7 +238,7 @@ def score(
     Raises:
         tfrank_sel.data.InputError: If the input, the model or the output folder is invalid.
     """
-    place = str(output).rstrip("/") if stores.is_remote(output) else os.path.abspath(output)
+    target = str(output).rstrip("/") if stores.is_remote(output) else os.path.abspath(output)
     scorer = RecordScorer(str(model), (layout := inputs.schema()).features)
     state = {
         "version": __version__,
@@ -249,19 +249,19 @@ def score(
     }
     if explain:
         scorer.check_explains()
-    with resumed(place, state) as folder:
-        with progress.step("ingest") as step, folders.room_for(place):
+    with resume(target, state) as folder:
+        with progress.step("ingest") as step, folders.room_for(target):
             step.reads(source.path for source in inputs.sources)
-            report = _ingested(inputs, layout, folder, state, options)
+            report = _ingest(inputs, layout, folder, state, options)
             counted = report["splits"][_SPLIT]
             step.tell(f"{counted['lists']} lists, {counted['items']} items")
             if report["rejected"]["count"]:
-                left_out = stores.join(place, DEAD_LETTERS)
+                left_out = stores.join(target, DEAD_LETTERS)
                 step.tell(f"{report['rejected']['count']} left out: see {left_out}")
-        with progress.step("scoring") as step, folders.room_for(place):
-            made = place if stores.is_remote(place) else stores.join(folder, "scores")
+        with progress.step("scoring") as step, folders.room_for(target):
+            made = target if stores.is_remote(target) else stores.join(folder, "scores")
             records = folders.shards(stores.join(folder, "records", _SPLIT))
-            pieces = cut(records, lists_per_file)
+            pieces = split_shards(records, lists_per_file)
             todo = {
                 stores.join(made, f"scores-{i:05d}-of-{len(pieces):05d}.{format}"): piece
                 for i, piece in enumerate(pieces)
@@ -272,8 +272,8 @@ def score(
             step.reads(path for file in left for path, _, _ in todo[file].spans)
             task = _Score(scorer, layout.spec, explain)
             runners.each([(todo[file], file) for file in left], task, options)
-            _finish(folder, made, place)
-    return ScoredFiles([x.replace(made, place, 1) for x in todo], report)
+            _finish(folder, made, target)
+    return ScoredFiles([x.replace(made, target, 1) for x in todo], report)
 
 
 def _finish(folder: str, made: str, output: str) -> None:
@@ -306,19 +306,19 @@ class _Score:
         query = {self.spec.query_id: tf.io.FixedLenFeature([], tf.string)}
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-        def scored(records: tf.Tensor) -> tuple[Any, ...]:
+        def score_records(records: tf.Tensor) -> tuple[Any, ...]:
             parsed = packed.parse(records, self.spec)
             [queries] = tf.io.parse_example(records, query).values()
             inputs = stored_lists.inputs(parsed, self.spec)
             return (queries, parsed[self.spec.doc_id], self.scorer(inputs), parsed["mask"]), inputs
 
-        self.scored = scored
+        self.scored = score_records
 
     def process(self, element: tuple[Piece, str]) -> None:
         piece, path = element
         records = piece.records()
         schema = rankings.EXPLAINED if self.explain else rankings.SCHEMA
-        with rankings.written(path, schema) as write:
+        with rankings.open_writer(path, schema) as write:
             while batch := list(itertools.islice(records, _BATCH)):
                 outputs, inputs = self.scored(tf.constant(batch))
                 queries, doc_ids, scores, mask = (x.numpy() for x in outputs)
@@ -339,9 +339,9 @@ class _Score:
             pairs = np.stack([order[lists, places], order[lists, places + 1]], axis=1)
             taken = {name: tf.gather(x, lists) for name, x in inputs.items()}
             names, values = self.scorer.explain(taken, tf.constant(pairs, tf.int32))
-            for i, place, parts in zip(lists, places, values.tolist(), strict=True):
+            for i, index, parts in zip(lists, places, values.tolist(), strict=True):
                 largest = sorted(zip(names, parts, strict=True), key=lambda x: -abs(x[1]))[:_NAMED]
-                texts[i, place] = json.dumps({name: float(f"{x:.6g}") for name, x in largest if x})
+                texts[i, index] = json.dumps({name: float(f"{x:.6g}") for name, x in largest if x})
         return texts[ranks < sizes].tolist()
 
 
@@ -397,7 +397,7 @@ def judge(
     return evaluated
 
 
-def _ingested(
+def _ingest(
     inputs: Inputs,
     layout: Schema,
     folder: str,
@@ -425,4 +425,4 @@ def _version(path: str) -> list[tuple[str, int, str]]:
     except OSError as error:
         raise InputError(path, received("expected a readable file", error)) from error
     where = str if stores.is_remote(path) else os.path.abspath
-    return sorted((kept.address(where(name)), *state) for name, state in states.items())
+    return sorted((artefacts.address(where(name)), *state) for name, state in states.items())

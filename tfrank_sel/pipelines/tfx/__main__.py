@@ -16,10 +16,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 
 from tfrank_sel.commandline import Application, Version, tell
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines import Configuration, ConfigurationError, GateError, Progress
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import CONFIG, MODULE, SET, Given, keys
-from tfrank_sel.refusals import received
 from tfrank_sel.terminal import Terminal
 
 app = Application(ConfigurationError, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -47,7 +47,7 @@ def _commands(version: Version = False) -> None:
 
 
 @app.command()
-@options.configured(*OPTIONS, *keys("data.synthetic"))
+@options.take_options(*OPTIONS, *keys("data.synthetic"))
 def run(
     output: Annotated[Path, typer.Option(help="Folder of artefacts, metadata and served models.")],
     data: Annotated[
@@ -66,7 +66,7 @@ def run(
     sections features, model, training, gates and blessing (without `champion`), and the column
     names and `synthetic` of the section data.
     """
-    configuration = _loaded(given)
+    configuration = _load(given)
     if (data is None) != configuration.data.synthetic:
         which = "neither" if data is None else "both"
         raise typer.BadParameter(received("expected either --data or --synthetic", which))
@@ -77,11 +77,11 @@ def run(
     console = Terminal()
     log, metadata = output / "run.log", output / "metadata.sqlite"
     console.print(f"TFX and Beam log to {log}")
-    with _logged(log):
+    with _log_stderr(log):
         with console.status("loading TFX"):
             from tfrank_sel.pipelines import comparison_table
             from tfrank_sel.pipelines.tfx import local
-        composed = _composed(
+        composed = _compose(
             configuration,
             str((data or _synthesise(output, configuration.training.seed)).absolute()),
             str(output / "artefacts"),
@@ -100,7 +100,7 @@ def run(
 
 
 @app.command("compile")
-@options.configured(*OPTIONS)
+@options.take_options(*OPTIONS)
 def compile_for_kubeflow(
     output: Annotated[Path, typer.Option(help="JSON file to write.")],
     image: Annotated[str, typer.Option(help="Container image with TFX and this package.")],
@@ -113,10 +113,10 @@ def compile_for_kubeflow(
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Compile the pipeline for Kubeflow Pipelines and Vertex AI."""
-    configuration = _loaded(given)
+    configuration = _load(given)
     from tfrank_sel.pipelines.tfx import kubeflow
 
-    composed = _composed(
+    composed = _compose(
         configuration,
         kubeflow.data_parameter(),
         root,
@@ -129,7 +129,7 @@ def compile_for_kubeflow(
     print(f"Compiled to {output}")
 
 
-def _composed(
+def _compose(
     configuration: Configuration, data: Any, root: str, serving: str, **options: Any
 ) -> Any:
     """The pipeline of a configuration; folders and further options are those of `pipeline`."""
@@ -150,7 +150,7 @@ def _composed(
     )
 
 
-def _loaded(given: Given) -> Configuration:
+def _load(given: Given) -> Configuration:
     configuration = given.load()
     if (position := configuration.clicks.position) is not None:
         reason = "must be unset: correct the log by `tfrank-sel-clicks` before"
@@ -174,7 +174,7 @@ def _synthesise(output: Path, seed: int) -> Path:
 
 
 @contextlib.contextmanager
-def _logged(log: Path) -> Iterator[None]:
+def _log_stderr(log: Path) -> Iterator[None]:
     """Redirects standard error to a file, also from native code; an error ends the command.
 
     The message of the error is shown, and its traceback is in the file.

@@ -11,9 +11,9 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 
 from tfrank_sel import data, models
+from tfrank_sel.errors import received
 from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import Statistics
-from tfrank_sel.refusals import received
 
 MODEL, SCALING = "model.keras", "scaling.json"
 
@@ -43,7 +43,7 @@ def statistics(artefact: str) -> Statistics | None:
     # Artefacts of earlier versions have no scaling.
     if not fileio.exists(os.path.join(artefact, SCALING)):
         return None
-    return Statistics.of(_scaling(artefact)["statistics"])
+    return Statistics.of(_read_scaling(artefact)["statistics"])
 
 
 def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Preparation:
@@ -56,7 +56,7 @@ def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Prepar
     Raises:
         tfrank_sel.data.InputError: If the artefact has no base model, or one with other features.
     """
-    before = models.Preparation.from_config(_scaling(artefact)["preparation"])
+    before = models.Preparation.from_config(_read_scaling(artefact)["preparation"])
     old, new = before.features or {}, {name: kind.config() for name, kind in features.items()}
     other = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if other or list(old) != list(new):
@@ -86,7 +86,7 @@ def model(artefact: str) -> keras.Model:
             raise data.InputError(artefact, received(reason, error)) from error
 
 
-def _scaling(artefact: str) -> dict[str, Any]:
+def _read_scaling(artefact: str) -> dict[str, Any]:
     return json.loads(io_utils.read_string_file(_file(artefact, SCALING)))
 
 

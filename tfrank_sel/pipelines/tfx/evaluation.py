@@ -61,7 +61,7 @@ def Evaluator(  # noqa: N802
         gain=json.loads(gain),
         pipeline=beam_pipeline,
     )
-    one_by_one = (layout.named(serialized)[0] for serialized in records(test).batch(1))
+    one_by_one = (layout.predict_inputs(serialized)[0] for serialized in records(test).batch(1))
     with_items = (inputs for inputs in one_by_one if inputs["mask"].shape[1])
     compared = side_by_side(ours, champion, with_items)
     milliseconds = compared["milliseconds"]["ours"]["p99"]

@@ -24,10 +24,10 @@ from tfx.v1.dsl.components import InputArtifact, OutputArtifact, Parameter, comp
 
 from tfrank_sel import export
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.errors import received
 from tfrank_sel.http_client import MISFORMED, Client, one_line
 from tfrank_sel.pipelines.export.requests import TOLERANCE, difference
 from tfrank_sel.pipelines.tfx.sequences import SequenceSchema, pattern, requests
-from tfrank_sel.refusals import received
 
 NAME = "ranker"
 
@@ -60,7 +60,7 @@ def InfraValidator(  # noqa: N802
     layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
     asked = requests([pattern(examples, "test")], layout, lists)
     try:
-        with served(path_utils.serving_model_path(model.uri), start_seconds) as server:
+        with serve(path_utils.serving_model_path(model.uri), start_seconds) as server:
             milliseconds = check(server, asked, layout, most_milliseconds)
     except RefusalError as refusal:
         outcome, message = 0, str(refusal)
@@ -90,7 +90,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(saved_model: str, start_seconds: float) -> Iterator[Server]:
+def serve(saved_model: str, start_seconds: float) -> Iterator[Server]:
     """Serves a SavedModel by the local endpoint, in a separate process, during the block.
 
     Args:

@@ -82,7 +82,7 @@ class _Shown(logging.Handler):
             self._step, self._last = None, ""
         elif self._step is not None and record.name.startswith("tfrank_sel.pipelines.tfx"):
             self._last = message
-            self._step.doing(message)
+            self._step.show_activity(message)
 
 
 def outcome(metadata: Path) -> Outcome:

@@ -25,6 +25,7 @@ from tfx.v1.dsl.components import (
 from tfrank_sel import models
 from tfrank_sel.data import Lists
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.errors import refusal
 from tfrank_sel.pipelines import (
     GateError,
     Gates,
@@ -33,12 +34,11 @@ from tfrank_sel.pipelines import (
     anomalies,
     check_named,
     failures,
-    prepared,
+    fit_preparation,
 )
 from tfrank_sel.pipelines.runners import beams
 from tfrank_sel.pipelines.tfx import base_models
 from tfrank_sel.pipelines.tfx.sequences import PARSED_AT_ONCE, SequenceSchema, pattern
-from tfrank_sel.refusals import refusal
 
 SPLITS = ("train", "eval", "test")
 
@@ -58,8 +58,8 @@ def Scaling(  # noqa: N802
 ) -> None:
     """Writes the preparation of the split `train`, if the data passes the gates.
 
-    `scaling` gets the result of `described`, as JSON. `columns` is the config of the `Columns` of
-    the lists, and `gates` the section `Gates`, both as JSON. `champion` is the latest blessed
+    `scaling` gets the result of `trainer_inputs`, as JSON. `columns` is the config of the `Columns`
+    of the lists, and `gates` the section `Gates`, both as JSON. `champion` is the latest blessed
     model, if there is one. With `warm_start`, its vocabularies are kept, and new values are
     appended.
     """
@@ -79,10 +79,10 @@ def Scaling(  # noqa: N802
                 | f"Values[{split}]" >> beam.Map(dataclasses.asdict)
             )
             beams.gather(values, os.path.join(scratch, split))
-    summaries = {split: next(beams.gathered(os.path.join(scratch, split))) for split in SPLITS}
+    summaries = {split: next(beams.read_gathered(os.path.join(scratch, split))) for split in SPLITS}
     fileio.rmtree(scratch)
     statistics = {split: Statistics.of(values) for split, values in summaries.items()}
-    config = described(statistics, layout, before)
+    config = trainer_inputs(statistics, layout, before)
     reference = base_models.statistics(champion.uri) if champion else None
     check(statistics, reference, layout.columns.measures["label"], Gates.model_validate_json(gates))
     io_utils.write_string_file(os.path.join(scaling.uri, base_models.SCALING), json.dumps(config))
@@ -97,7 +97,7 @@ def items(serialized: Sequence[bytes], layout: SequenceSchema) -> Lists:
     return Lists.of(mask.sum(axis=1), arrays["features"][mask], texts, label=labels.numpy()[mask])
 
 
-def described(
+def trainer_inputs(
     by_split: Mapping[str, Statistics], schema: Schema, before: models.Preparation | None = None
 ) -> dict[str, Any]:
     """Returns the inputs for Trainer, as JSON-ready values.
@@ -105,7 +105,7 @@ def described(
     Args:
         by_split: The statistics of the splits, by name.
         schema: Schema of their lists.
-        before: As in `preparation.prepared`.
+        before: As in `preparation.fit_preparation`.
 
     Returns:
         The config of the `models.Preparation` of `train` as `preparation`, and its statistics as
@@ -119,7 +119,7 @@ def described(
         if not statistics.items:
             raise refusal(f"the split {split!r} must hold a list with items", "none")
     train = by_split["train"]
-    preparation = prepared(train, schema, True, before)
+    preparation = fit_preparation(train, schema, True, before)
     return {"preparation": preparation.get_config(), "statistics": dataclasses.asdict(train)}
 
 

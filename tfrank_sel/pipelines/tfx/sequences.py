@@ -19,10 +19,10 @@ from tfrank_sel import data
 from tfrank_sel.data import parsing, typed, writing
 from tfrank_sel.data.formats import FORMATS, Columns, Part, records as parsed_records, rows
 from tfrank_sel.data.schema import Schema
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import MISSING_INTEGER, means_missing
-from tfrank_sel.locks import created
+from tfrank_sel.locks import atomic_path
 from tfrank_sel.pipelines.export.requests import request
-from tfrank_sel.refusals import received, refusal
 
 QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
 PARSED_AT_ONCE = 64
@@ -72,7 +72,10 @@ class SequenceSchema(Schema):
     def signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs of the signature `predict` of the model, by name."""
         mask = tf.TensorSpec([None, None], tf.bool)
-        return {**{x.name: x for x in typed.structure(self.served).values()}, "mask": mask}
+        return {
+            **{x.name: x for x in typed.structure(self.request_features).values()},
+            "mask": mask,
+        }
 
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
         """Reads a batch of serialized lists: each feature as a server is sent it, sets padded, and
@@ -85,7 +88,7 @@ class SequenceSchema(Schema):
         at_padding = {name: 0 for name in refused if name in stored.items}
         stored = dataclasses.replace(stored, padding=at_padding)
         parsed = parsing.parse_sequence_example(serialized, stored)
-        padded = typed.padded(parsed, self.features)
+        padded = typed.pad_sets(parsed, self.features)
         sent = {x: _as(typed.dtype(y), padded[x]) for x, y in self.features.items()}
         return {**parsed, **sent}
 
@@ -107,16 +110,19 @@ class SequenceSchema(Schema):
         """
         parsed = self.parse(serialized)
         inputs = {**typed.matrices(parsed, self.features), "mask": parsed["mask"]}
-        return inputs, *self._measured(parsed)
+        return inputs, *self._labels_and_weights(parsed)
 
-    def named(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def predict_inputs(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns a batch of serialized lists as inputs of `predict`, and the labels."""
         inputs, labels, *_ = self.inputs(serialized)
-        values, specs = typed.named(inputs, self.served), typed.structure(self.served)
+        values, specs = (
+            typed.split_matrices(inputs, self.request_features),
+            typed.structure(self.request_features),
+        )
         named = {spec.name: values[name] for name, spec in specs.items()}
         return {**named, "mask": inputs["mask"]}, labels
 
-    def _measured(self, parsed: Mapping[str, Any]) -> list[tf.Tensor]:
+    def _labels_and_weights(self, parsed: Mapping[str, Any]) -> list[tf.Tensor]:
         """Labels, and weights if there are any."""
         mask, of_items = parsed["mask"], []
         for name in self.columns.measures.values():
@@ -194,7 +200,7 @@ class SequenceExamples:
 
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns the inputs of `predict`, by name, and the labels, NaN at padding."""
-        return self.layout.named(serialized)
+        return self.layout.predict_inputs(serialized)
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
         """Returns the identifier of each query, as `query_id`, and its context by name."""
@@ -212,7 +218,7 @@ def write(path: Path, lists: Iterable[data.ItemList]) -> None:
         path: File to write. Its folder is created if needed.
         lists: The lists. Their features become `feature_001`, `feature_002`, ...
     """
-    with created(path, replaces=True) as partial, tf.io.TFRecordWriter(str(partial)) as writer:
+    with atomic_path(path, replaces=True) as partial, tf.io.TFRecordWriter(str(partial)) as writer:
         for item_list in lists:
             writer.write(_sequence_example(item_list))
 
@@ -258,17 +264,17 @@ def _files(patterns: Sequence[str]) -> list[str]:
     return files
 
 
-def _sequence_example(given: data.ItemList) -> bytes:
-    width = max(3, len(str(given.features.shape[1])))  # so that names sort in numerical order
+def _sequence_example(item_list: data.ItemList) -> bytes:
+    width = max(3, len(str(item_list.features.shape[1])))  # so that names sort in numerical order
     numbers = {
         f"feature_{index:0{width}d}": column.tolist()
-        for index, column in enumerate(given.features.T, start=1)
+        for index, column in enumerate(item_list.features.T, start=1)
     }
     values = {
-        LABEL: given.labels.tolist(),
-        DOC_ID: given.doc_ids,
+        LABEL: item_list.labels.tolist(),
+        DOC_ID: item_list.doc_ids,
         **numbers,
-        QUERY_ID: given.query_id,
+        QUERY_ID: item_list.query_id,
     }
     text, number = tf.io.FixedLenFeature([], tf.string), tf.io.FixedLenFeature([], tf.float32)
     items: dict[str, Any] = {LABEL: number, DOC_ID: text, **dict.fromkeys(numbers, number)}

@@ -12,8 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel import losses
+from tfrank_sel.errors import refusal
 from tfrank_sel.losses import lambdas, targets
-from tfrank_sel.refusals import refusal
 from tfrank_sel.serialization import register
 
 LambdaWeight = lambdas.LambdaWeight | None

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tfrank_sel import metrics
+from tfrank_sel.errors import refusal
 from tfrank_sel.ops import ranking
-from tfrank_sel.refusals import refusal
 
 Function = Callable[[Any], Any]
 BY_RELEVANCE: dict[str, Any] = {"averaging": metrics.averaging.BY_RELEVANCE}

@@ -8,8 +8,8 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Checked, Count
+from tfrank_sel.errors import refusal
 from tfrank_sel.presets.tfrs.layers.factorized_top_k import BruteForce, Streaming
-from tfrank_sel.refusals import refusal
 
 
 class FactorizedTopK(Checked, keras.layers.Layer):
@@ -63,9 +63,9 @@ class FactorizedTopK(Checked, keras.layers.Layer):
         scores, ids = self._candidates(query_embeddings, k=max(self._ks))
         if true_candidate_ids is None:
             products = query_embeddings * true_candidate_embeddings
-            own = tf.reduce_sum(products, axis=1, keepdims=True)
-            scores = tf.concat([own, scores], axis=1)
-            first = tf.zeros_like(own[:, 0], tf.int32)
+            true_scores = tf.reduce_sum(products, axis=1, keepdims=True)
+            scores = tf.concat([true_scores, scores], axis=1)
+            first = tf.zeros_like(true_scores[:, 0], tf.int32)
             hits = [tf.math.in_top_k(first, scores, k) for k in self._ks]
         else:
             own_ids = tf.reshape(true_candidate_ids, [-1, 1])[: tf.shape(ids)[0]]

@@ -10,9 +10,9 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Checked, Natural, Positive
+from tfrank_sel.errors import refusal
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.presets.tfrs.metrics import FactorizedTopK
-from tfrank_sel.refusals import refusal
 
 # added to a logit that must not, or must, be among the largest
 _FAR = np.finfo(np.float32).max / 100.0
@@ -126,9 +126,9 @@ class Retrieval(Checked, keras.layers.Layer):
         for metric in self._loss_metrics:
             metric.update_state(loss)
         if compute_metrics and not has_heads:
-            own = candidate_embeddings[: tf.shape(query_embeddings)[0]]
+            positives = candidate_embeddings[: tf.shape(query_embeddings)[0]]
             for metric in self.factorized_metrics or ():
-                metric.update_state(query_embeddings, own, candidate_ids, sample_weight)
+                metric.update_state(query_embeddings, positives, candidate_ids, sample_weight)
         if compute_batch_metrics:
             for metric in self._batch_metrics:
                 metric.update_state(labels, logits, sample_weight=sample_weight)

@@ -11,8 +11,8 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 from tfrank_sel import export
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.export.saved_model import BATCHING
-from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment import config, model_config
 from tfrank_sel.serving.engine import versions
 from tfrank_sel.serving.status import ServingError
@@ -93,17 +93,17 @@ def _versions(
     path: pathlib.Path, model: model_config.ModelConfig, base_path: pathlib.Path | str
 ) -> Iterator[Fault]:
     folders = versions.find(base_path)
-    aspired = model.policy.aspired(folders)
-    if not aspired or model_config.missing(model.policy, folders):
-        there = f"found {sorted(folders)}"
-        rule = received("must name a version that is there", model.policy, there)
+    aspired = model.policy.aspired_versions(folders)
+    if not aspired or model_config.missing_versions(model.policy, folders):
+        received_versions = f"found {sorted(folders)}"
+        rule = received("must name a version that is there", model.policy, received_versions)
         yield Fault(path, f"model_version_policy of {model.name}", rule)
     for label, version in model.labels.items():
         if version not in aspired:
             rule = received("must name a version that is served", version, f"served {aspired}")
             yield Fault(path, f"version_labels[{label}] of {model.name}", rule)
     for version in aspired:
-        with stores.copied(folders[version]) as near:
+        with stores.local_copy(folders[version]) as near:
             yield from _version(pathlib.Path(near), version)
             if (batching := pathlib.Path(near, BATCHING)).exists():
                 yield from _config(batching, config.BatchingParameters)
@@ -112,7 +112,7 @@ def _versions(
 def _version(folder: pathlib.Path, version: int) -> Iterator[Fault]:
     try:
         export.check_servable(folder)
-        versions.loaded(folder, version).close()
+        versions.load_version(folder, version).close()
     except Exception as error:  # of a server, which tells any kind
         yield Fault(folder, "", received("must be a SavedModel that a stock server runs", error))
 

@@ -18,7 +18,7 @@ from tensorflow.core.protobuf import config_pb2
 from tfrank_sel import http_client
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 from tfrank_sel.serving import monitoring as metrics, protos
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.status import ServingError, invalid
@@ -55,7 +55,7 @@ _MESSAGES: dict[str, dict[str, Any]] = {
     },
 }
 
-_classes = protos.declared("tfrank_sel_serving_config.proto", _MESSAGES)
+_classes = protos.message_classes("tfrank_sel_serving_config.proto", _MESSAGES)
 BatchingParameters = _classes["BatchingParameters"]
 MonitoringConfig = _classes["MonitoringConfig"]
 SSLConfig = _classes["SSLConfig"]
@@ -224,7 +224,7 @@ def write(path: StrPath, message: Any) -> None:
     stores.write_text(pathlib.Path(path), text_format.MessageToString(message))
 
 
-def _batching(message: Any) -> Faults:
+def _batching_faults(message: Any) -> Faults:
     wrapped = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
     for field in (*wrapped, "max_execution_batch_size"):
         if message.HasField(field) and getattr(message, field).value < 1:
@@ -250,7 +250,7 @@ def _batching(message: Any) -> Faults:
         yield "allowed_batch_sizes", rule
 
 
-def _monitoring(message: Any) -> Faults:
+def _monitoring_faults(message: Any) -> Faults:
     path = message.prometheus_config.path
     if path and not path.startswith("/"):
         yield "prometheus_config.path", received("must start with `/`", path)
@@ -287,9 +287,9 @@ def _tls(message: Any) -> Faults:
 
 
 _RULES: dict[str, Callable[[Any], Faults]] = {
-    "BatchingParameters": _batching,
+    "BatchingParameters": _batching_faults,
     "ConfigProto": _session,
     "ModelServerConfig": model_config.faults,
-    "MonitoringConfig": _monitoring,
+    "MonitoringConfig": _monitoring_faults,
     "SSLConfig": _tls,
 }

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from importlib.resources.abc import Traversable
 
 from tfrank_sel.data import stores
-from tfrank_sel.locks import created
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
+from tfrank_sel.locks import atomic_path
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.engine import versions
@@ -75,8 +75,8 @@ def write(
     folders = versions.find(saved_model_base)
     if not folders:
         raise refusal("`saved_model_base` must hold a version", saved_model_base)
-    base = None if copy_models else _polled(model_name, saved_model_base)
-    with created(output) as folder:
+    base = None if copy_models else _watched_folder(model_name, saved_model_base)
+    with atomic_path(output) as folder:
         if base is not None:
             render(folder, model_name, base=base)
         else:
@@ -85,11 +85,11 @@ def write(
             for version, path in folders.items():
                 shutil.copytree(stores.near_folder(path), models / str(version))
             for fault in check(folder, root=folder):
-                place = fault.file.relative_to(folder)
-                raise ValueError(str(dataclasses.replace(fault, file=place)))
+                relative = fault.file.relative_to(folder)
+                raise ValueError(str(dataclasses.replace(fault, file=relative)))
 
 
-def _polled(model_name: str, base: pathlib.Path | str) -> str:
+def _watched_folder(model_name: str, base: pathlib.Path | str) -> str:
     """Returns a folder or URL of versions, once the `models.config` that servers poll names it."""
     base = base if isinstance(base, str) else base.resolve()
     root = os.path.dirname(base)

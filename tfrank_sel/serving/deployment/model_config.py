@@ -11,7 +11,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from tfrank_sel.arguments import Checked, Count, StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 # Anyone who can reach `ModelService` can name a folder: no scheme that asks servers by address.
@@ -31,7 +31,7 @@ class Latest(Checked):
 
     num_versions: Count = 1
 
-    def aspired(self, versions: Collection[int]) -> list[int]:
+    def aspired_versions(self, versions: Collection[int]) -> list[int]:
         """Returns the versions to serve among those found, latest first."""
         return sorted(versions, reverse=True)[: self.num_versions]
 
@@ -40,7 +40,7 @@ class Latest(Checked):
 class AllVersions:
     """Serves every version."""
 
-    def aspired(self, versions: Collection[int]) -> list[int]:
+    def aspired_versions(self, versions: Collection[int]) -> list[int]:
         """Returns the versions to serve among those found, latest first."""
         return sorted(versions, reverse=True)
 
@@ -63,7 +63,7 @@ class Specific(Checked):
         if not self.versions:
             raise refusal("`versions` must name at least one version", "none")
 
-    def aspired(self, versions: Collection[int]) -> list[int]:
+    def aspired_versions(self, versions: Collection[int]) -> list[int]:
         """Returns the versions to serve among those found, latest first."""
         return sorted(set(versions) & set(self.versions), reverse=True)
 
@@ -104,7 +104,9 @@ class ModelConfig(Checked):
             )
 
 
-def missing(policy: Latest | AllVersions | Specific, versions: Collection[int]) -> list[int]:
+def missing_versions(
+    policy: Latest | AllVersions | Specific, versions: Collection[int]
+) -> list[int]:
     """Returns the versions that a policy names, and that are not among those found."""
     return sorted({*policy.versions} - {*versions}) if isinstance(policy, Specific) else []
 
@@ -115,7 +117,7 @@ def check_platform(config: ModelConfig) -> None:
         raise invalid(f"model_platform of model {config.name} must be tensorflow", config.platform)
 
 
-def located(base_path: str) -> pathlib.Path | str:
+def locate(base_path: str) -> pathlib.Path | str:
     """Returns the folder of a path; the URL of one in a store as it is.
 
     Raises:
@@ -152,7 +154,7 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
             raise invalid("Expected a model to have a name", " ".join(str(entry).split()))
         if entry.name in models:
             raise invalid(f"Illegal to list model {entry.name} multiple times in config list")
-        base_path = located(entry.base_path)
+        base_path = locate(entry.base_path)
         if isinstance(base_path, pathlib.Path) and not base_path.is_absolute():
             raise invalid(
                 f"Expected model {entry.name} to have an absolute path or URI; got base_path()="

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfrank_sel.arguments import StrPath
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.interleaving import Interleaving
@@ -25,7 +25,7 @@ from tfrank_sel.serving.engine.versions import (
     unknown_servable,
 )
 from tfrank_sel.serving.monitoring import Metrics, Observation
-from tfrank_sel.serving.options import Following, Limits
+from tfrank_sel.serving.options import Limits, PollingOptions
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class ServerCore:
         interleaving: Model and versions whose rankings are mixed, or None.
         load: Function that loads a version from its folder and number.
         limits: Limits on warm-up requests, where they are above the defaults.
-        **following: Fields of `Following`.
+        **following: Fields of `PollingOptions`.
 
     Raises:
         ValueError: If two models have the same name.
@@ -68,12 +68,12 @@ class ServerCore:
         # of models that answer from an earlier folder, until this one has a version
         self._waiting: dict[str, ModelVersions] = {}
         self._retired: list[ModelVersions] = []
-        self._following = Following(**following)
+        self._following = PollingOptions(**following)
         self._interleaving = interleaving
         self._load, self._limits = load, limits
         self._metrics = Metrics()
         if interleaving is not None:
-            interleaving.on_lost = functools.partial(self._metrics.lost, interleaving.model)
+            interleaving.on_lost = functools.partial(self._metrics.count_lost, interleaving.model)
         self._changing = threading.Lock()  # held while the configuration is replaced
         self._stopped = threading.Event()
         self._config_rounds = Rounds()
@@ -212,7 +212,7 @@ class ServerCore:
         self._retired.append(model)
         del self._retired[:-_RETIRED]
 
-    def observed(
+    def observe(
         self, api: str, entrypoint: str, name: str = ""
     ) -> contextlib.AbstractContextManager[Observation]:
         """Counts a request and measures its latency, as `Metrics.request`.
@@ -222,9 +222,9 @@ class ServerCore:
             entrypoint: "GRPC" or "REST".
             name: Name of the requested model, if it is already known.
         """
-        return self._metrics.request(api, entrypoint, self.known(name))
+        return self._metrics.request(api, entrypoint, self.served_name(name))
 
-    def known(self, name: str) -> str:
+    def served_name(self, name: str) -> str:
         """Returns the name of a served model, or an empty string for any other."""
         return name if name in self._models else ""
 

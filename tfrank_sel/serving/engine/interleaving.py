@@ -13,8 +13,8 @@ import numpy as np
 
 from tfrank_sel import roads
 from tfrank_sel.arguments import StrPath
+from tfrank_sel.errors import received
 from tfrank_sel.export.signatures import PADDING_SCORE
-from tfrank_sel.refusals import received
 from tfrank_sel.serving.engine.model import Model, Signature
 from tfrank_sel.serving.engine.predict import complete_inputs
 from tfrank_sel.serving.engine.versions import ModelVersions, Rounds
@@ -57,7 +57,7 @@ class Interleaving:
         self._values, function = _METHODS[method]
         self._mix = getattr(roads.load("clicks", "`--interleave`"), function)
         self._log = log
-        self._file = _opened(log)
+        self._file = _open_log(log)
         self._lock, self._rounds = threading.Lock(), Rounds()
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -119,13 +119,13 @@ class Interleaving:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self._log), os.fstat(self._file.fileno())):
                 return
-        file = _opened(self._log)
+        file = _open_log(self._log)
         with contextlib.suppress(OSError):  # of what a full disk still holds back
             self._file.close()
         self._file = file
 
 
-def _opened(log: StrPath) -> IO[str]:
+def _open_log(log: StrPath) -> IO[str]:
     """A log to append lines to, also behind one that another process was killed in."""
     file = open(log, "a", encoding="utf-8")  # noqa: SIM115 - it is written to until the end
     if size := os.fstat(file.fileno()).st_size:
@@ -162,7 +162,7 @@ class _Mixed(Model):
         names = [*outputs, *(name for name in needed if name not in outputs)]
         answer = dict(zip(names, self._both[0].run(signature, inputs, names, timeout), strict=True))
         inputs = complete_inputs(other, inputs)
-        answer |= _mixed(
+        answer |= _mix_scores(
             [answer[name] for name in needed],
             self._both[1].run(other, inputs, needed, timeout),
             self._interleaving,
@@ -170,7 +170,7 @@ class _Mixed(Model):
         return [answer[name] for name in outputs]
 
 
-def _mixed(
+def _mix_scores(
     first: Sequence[np.ndarray], second: Sequence[np.ndarray], interleaving: Interleaving
 ) -> dict[str, np.ndarray]:
     """Mixes the scores of two versions and, of ranked items, their doc ids."""

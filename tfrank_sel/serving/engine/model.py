@@ -148,13 +148,13 @@ def per_model(function: Callable[[Model], T]) -> Callable[[Model], T]:
     """Wraps a function of a model, which then is called once for each version in memory."""
     values: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
 
-    def wrapped(model: Model) -> T:
+    def call(model: Model) -> T:
         described = getattr(model, "described", model)  # of models that it borrows
         if described not in values:
             values[described] = function(described)
         return values[described]
 
-    return wrapped
+    return call
 
 
 def _line(message: str) -> str:
@@ -162,7 +162,7 @@ def _line(message: str) -> str:
     return _NODES.sub("", message).strip()
 
 
-def _declared(info: meta_graph_pb2.TensorInfo) -> Declared:
+def _declaration(info: meta_graph_pb2.TensorInfo) -> Declared:
     # The graph broadcasts masks, so their shape is free.
     is_mask = info.dtype == tf.bool.as_datatype_enum
     shape = tf.TensorShape(None if is_mask else info.tensor_shape)
@@ -183,7 +183,7 @@ def _signature(graph: tf.Graph, name: str, definition: meta_graph_pb2.SignatureD
         name,
         definition,
         handles(definition.inputs),
-        {alias: _declared(info) for alias, info in definition.inputs.items()},
+        {alias: _declaration(info) for alias, info in definition.inputs.items()},
         handles(definition.outputs),
         {alias: tf.make_ndarray(value) for alias, value in definition.defaults.items()},
     )

@@ -55,17 +55,17 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
             )
         value, (kinds, rank, sizes) = complete[name], declared[name]
         if value.dtype.type not in kinds or (rank is not None and value.ndim != rank):
-            raise _undeclared(signature, name, value)
+            raise _shape_error(signature, name, value)
         for axis, size in sizes:
             if value.shape[axis] != size:
-                raise _undeclared(signature, name, value)
+                raise _shape_error(signature, name, value)
     if not sent.keys() <= names.keys():  # beside one that has a default
         expected = f"Inputs of signature {signature.name} must be in the set {_set(names)}"
         raise invalid(expected, _set(sent.keys() - names.keys()))
     return {name: complete[name] for name in names}
 
 
-def _undeclared(signature: Signature, name: str, value: np.ndarray) -> ServingError:
+def _shape_error(signature: Signature, name: str, value: np.ndarray) -> ServingError:
     info = signature.definition.inputs[name]
     declared = tf.TensorShape(info.tensor_shape)
     shape = "any shape" if declared.rank is None else f"shape {declared}"
@@ -130,7 +130,7 @@ def regress(
     Args:
         model: The model.
         name: Name of the signature; empty for the default one.
-        rows: The examples, from `serialized`.
+        rows: The examples, from `serialize_examples`.
         timeout: Maximum time of the run in seconds; None for no limit.
 
     Returns:
@@ -164,7 +164,7 @@ def regress(
     return result
 
 
-def serialized(examples: input_pb2.Input, limits: Limits) -> np.ndarray:
+def serialize_examples(examples: input_pb2.Input, limits: Limits) -> np.ndarray:
     """Returns the bytes of each example, behind those of the context: parsers merge the two.
 
     Args:
@@ -207,8 +207,8 @@ def warm_up(model: Model, folder: pathlib.Path, limits: Limits = Limits()) -> in
             if it has more than 1000 records, UNIMPLEMENTED for records of other kinds, or the
             error of a request.
     """
-    given, default = dataclasses.asdict(limits), dataclasses.asdict(Limits())
-    limits = Limits(**{name: max(default[name], given[name]) for name in given})
+    values, default = dataclasses.asdict(limits), dataclasses.asdict(Limits())
+    limits = Limits(**{name: max(default[name], values[name]) for name in values})
     count = 0
     for log in warmup_requests(folder / WARM_UP):
         _repeat(model, log, limits)
@@ -249,7 +249,7 @@ def _repeat(model: Model, log: prediction_log_pb2.PredictionLog, limits: Limits)
         predict(model, signature, sent, request.output_filter)
     elif kind == "regress_log":
         request = log.regress_log.request
-        rows = serialized(request.input, limits)
+        rows = serialize_examples(request.input, limits)
         regress(model, request.model_spec.signature_name, rows)
     else:
         raise ServingError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind or 'none'}")

@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tfrank_sel import lazy
 from tfrank_sel.data.writing import head
-from tfrank_sel.serving.options import Limits, exceeded
+from tfrank_sel.serving.options import Limits, exceeded_error
 from tfrank_sel.serving.protos import DataType
 from tfrank_sel.serving.status import ServingError, invalid
 
@@ -75,7 +75,7 @@ def check_axes(request: bytes, limits: Limits) -> None:
         for tensor in entry.inner:
             size = sum(map(len, tensor.inner))
             if size > limits.axes * _AXIS_BYTES:
-                raise exceeded("bytes in a tensor's shape", limits.axes * _AXIS_BYTES, size)
+                raise exceeded_error("bytes in a tensor's shape", limits.axes * _AXIS_BYTES, size)
 
 
 def to_arrays(

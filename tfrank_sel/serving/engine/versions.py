@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 
-from tfrank_sel import export, kept
+from tfrank_sel import artefacts, export
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
+from tfrank_sel.errors import received
 from tfrank_sel.export.releases import KIND
-from tfrank_sel.refusals import received
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import Model
@@ -52,7 +52,7 @@ class VersionStatus:
     message: str = ""
 
 
-def loaded(
+def load_version(
     path: pathlib.Path,
     version: int,
     load: Load = Model,
@@ -69,7 +69,7 @@ def loaded(
     Raises:
         Exception: Of various types, if the version cannot be served.
     """
-    kept.check(path, KIND)
+    artefacts.check(path, KIND)
     model = load(path, version)
     try:
         warm_up(model, path, limits)
@@ -188,12 +188,12 @@ class ModelVersions:
         if self._is_closed:  # by a change of the configuration, while this check was under way
             return
         folders = find(self.config.base_path)
-        aspired = self.config.policy.aspired(folders)
+        aspired = self.config.policy.aspired_versions(folders)
         new = [version for version in aspired if version not in self._loaded]
         with contextlib.ExitStack() as copies:
             # Before anything changes: a store that fails half-way leaves the served versions.
             near = {
-                version: pathlib.Path(copies.enter_context(stores.copied(folders[version])))
+                version: pathlib.Path(copies.enter_context(stores.local_copy(folders[version])))
                 for version in new
                 if self._is_due(version)
             }
@@ -213,7 +213,7 @@ class ModelVersions:
             if version in self._loaded:
                 _log.info("serving version %d of %s", version, self.config.name)
         self._forget()
-        if missing := model_config.missing(self.config.policy, folders):
+        if missing := model_config.missing_versions(self.config.policy, folders):
             expected = f"{self.config.name}: the versions of its policy must be there"
             raise ServingError(Code.NOT_FOUND, received(expected, f"without {missing}"))
 
@@ -270,14 +270,14 @@ class ModelVersions:
 
     def _load(self, version: int, path: pathlib.Path) -> None:
         failure = self._failures.setdefault(version, _Failure())
-        place = self._places[version]
+        url = self._places[version]
         self._set(VersionStatus(version, State.LOADING))
         try:
-            handle = _Handle(loaded(path, version, self._load_model, self._limits))
-            self._metrics.loaded(place, failed=False)
+            handle = _Handle(load_version(path, version, self._load_model, self._limits))
+            self._metrics.count_load(url, failed=False)
         # No error of a broken folder may end the polling, or affect other versions.
         except Exception as error:
-            self._metrics.loaded(place, failed=True)
+            self._metrics.count_load(url, failed=True)
             failure.tries += 1
             failure.next_try = time.monotonic() + self.config.load_retry_seconds
             code = error.code if isinstance(error, ServingError) else Code.UNKNOWN
@@ -285,8 +285,8 @@ class ModelVersions:
                 code = Code(error.error_code)
             gave_up = failure.tries > self.config.max_load_retries
             state = State.END if gave_up else State.LOADING
-            reason = " ".join(str(error).split()).replace(str(path), place)
-            message = f"{place} does not load: {reason}"
+            reason = " ".join(str(error).split()).replace(str(path), url)
+            message = f"{url} does not load: {reason}"
             self._set(VersionStatus(version, state, code, message))
             _log.warning("%s", message)
             return

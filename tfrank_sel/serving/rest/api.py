@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from google.protobuf import json_format, message
 
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 from tfrank_sel.serving import monitoring
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.engine.core import ServerCore
@@ -70,7 +70,7 @@ class RestApi:
         connection.tasks.add(task)
         try:
             if connection.is_left():
-                raise _gone()
+                raise _client_gone()
             status, content_type, body = await self._answer(scope, receive)
         except asyncio.CancelledError:
             if not connection.is_gone:
@@ -115,7 +115,7 @@ class RestApi:
         match = {"POST": _POST, "GET": _GET}.get(method, _NOTHING).fullmatch(path)
         name = urllib.parse.unquote(match["name"] or "") if match else ""
         verb = match["verb"] if match and method == "POST" else ""
-        with self._core.observed(verb, "REST", name):
+        with self._core.observe(verb, "REST", name):
             body = await self._body(headers, receive, scope["client"])
             # The path may be of any case, the verb may not.
             if match is None or verb != verb.lower():
@@ -139,20 +139,20 @@ class RestApi:
         limit = self._limits.body_bytes
         parts: list[bytes] = []
         size, is_whole = 0, False
-        async with self._admission.receiving(connection):
+        async with self._admission.receive(connection):
             while not is_whole and size <= limit:
                 event = await receive()
                 parts.append(event.get("body", b""))
                 size += len(parts[-1])
                 is_whole = not event.get("more_body", False)
         if event["type"] == "http.disconnect":
-            raise _gone()
+            raise _client_gone()
         body = b"".join(parts)
         if len(body) > limit:
             raise _too_long("A body", limit, 413)
         if headers.get(b"content-encoding", b"").lower() != b"gzip":
             return body
-        return await self._run(_inflated, body)
+        return await self._run(_inflate, body)
 
     def _predict(self, target: Target, body: bytes, limits: Limits) -> bytes:
         limits.check_json(body)
@@ -176,7 +176,7 @@ class RestApi:
             except ExceededError:
                 raise
             except ServingError as error:
-                inputs = rows_of_json.declared(model)
+                inputs = rows_of_json.declared_inputs(model)
                 if error.code is not Code.INVALID_ARGUMENT or not rows_of_json.has(inputs, types):
                     raise
                 # values of rows, or those of which an error should name feature and item
@@ -197,7 +197,7 @@ class RestApi:
         return _json({"model_spec": spec, "metadata": metadata})
 
 
-def _gone() -> ServingError:
+def _client_gone() -> ServingError:
     return ServingError(Code.CANCELLED, "The client closed the connection")
 
 
@@ -206,7 +206,7 @@ def _too_long(what: str, limit: int, http_status: int) -> ExceededError:
     return ExceededError(Code.RESOURCE_EXHAUSTED, message, http_status)
 
 
-def _inflated(body: bytes, limits: Limits) -> bytes:
+def _inflate(body: bytes, limits: Limits) -> bytes:
     text = bytearray()
     for _ in range(_MEMBERS):
         inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)

@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tfrank_sel.serving.options import Limits, exceeded
+from tfrank_sel.serving.options import Limits, exceeded_error
 
 ANSWERED = "tfrank_sel.answered"  # key of a request's scope: its connection, of `Answered`
 
@@ -87,7 +87,9 @@ class LimitedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= self._limits.pipelined:
-            raise exceeded("pipelined requests", self._limits.pipelined, len(self.pipeline) + 1)
+            raise exceeded_error(
+                "pipelined requests", self._limits.pipelined, len(self.pipeline) + 1
+            )
         self._head = 0
         super().on_message_begin()
         self.scope[ANSWERED] = self._answered  # type: ignore[literal-required]

@@ -62,7 +62,7 @@ class Document:
 
     def __init__(self, body: bytes) -> None:
         self._body = body
-        self._parsed = _parsed(body)
+        self._parsed = _parse(body)
         if not isinstance(self._parsed, simdjson.Object) or len(self._parsed) > _MANY:
             self._parsed = None
         self._members = read_object(body) if self._parsed is None else _members(self._parsed)
@@ -116,7 +116,7 @@ class Document:
                 members = {"inputs": instances}
         if isinstance(members.get("inputs"), simdjson.Object):
             members["inputs"] = _members(members["inputs"])
-        inputs = to_inputs(members, types, blocks.tensor, blocks.stacked)
+        inputs = to_inputs(members, types, blocks.tensor, blocks.stack)
         # As many brackets as lists that were read, so there are no other lists among the numbers.
         brackets = np.frombuffer(self._body, np.uint8) == ord("[")
         if np.count_nonzero(brackets) != blocks.lists:
@@ -134,7 +134,7 @@ class _Blocks:
     def __init__(self) -> None:
         self.lists = 0
 
-    def stacked(self, values: list[Any], dtype: int) -> np.ndarray:
+    def stack(self, values: list[Any], dtype: int) -> np.ndarray:
         """Returns the tensor of instances."""
         try:
             return np.stack([self.tensor(value, dtype) for value in values])
@@ -173,7 +173,7 @@ class _Blocks:
             raise _IrregularError from error
 
 
-def _parsed(body: bytes) -> Any:
+def _parse(body: bytes) -> Any:
     """Parses JSON without extensions; None for any other text."""
     if body.startswith(_BOM):
         return None
@@ -206,7 +206,7 @@ def read(body: bytes) -> Any:
         >>> read(b'{"a": [1, 2.0, NaN], "a": 3} and more')
         {'a': [1, 2.0, nan]}
     """
-    value = _parsed(body)
+    value = _parse(body)
     if isinstance(value, simdjson.Object):
         value = value.as_dict()
     elif isinstance(value, simdjson.Array):
@@ -225,7 +225,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     """
     document = read(body)
     if not isinstance(document, dict):
-        raise invalid(f"JSON Value: {shown(document)} Is not object")
+        raise invalid(f"JSON Value: {format_value(document)} Is not object")
     return document
 
 
@@ -314,7 +314,7 @@ def to_inputs(
             "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"
         )
     if "instances" in document:
-        return _rows(document["instances"], types, stacked or _stacked)
+        return _rows(document["instances"], types, stacked or _stack)
     if "inputs" in document:
         return _columns(document["inputs"], types, tensor or to_array)
     raise invalid("Missing 'inputs' or 'instances' key")
@@ -350,7 +350,7 @@ def _rows(
         if value.keys() != types.keys():
             raise invalid(
                 f"Failed to process element: {item} of 'instances' list. JSON object: "
-                f"{shown(value)} keys must be equal to: {','.join(sorted(types))}"
+                f"{format_value(value)} keys must be equal to: {','.join(sorted(types))}"
             )
     return {
         name: stacked([value[name] for value in instances], dtype) for name, dtype in types.items()
@@ -373,7 +373,7 @@ def _columns(
     return {name: tensor(inputs[name], dtype) for name, dtype in types.items()}
 
 
-def _stacked(values: list[Any], dtype: int) -> np.ndarray:
+def _stack(values: list[Any], dtype: int) -> np.ndarray:
     """Returns the tensor of instances, which must have equal sizes and shapes."""
     first = _shape(values[0])
     for value in values[1:]:
@@ -402,8 +402,8 @@ def to_array(value: Any, dtype: int) -> np.ndarray:
         for item in leaves:
             if not isinstance(item, list):
                 raise invalid(
-                    f"JSON Value: {shown(item)} found at incorrect level: {level + 1} in the "
-                    f"JSON DOM. Expected at level: {len(shape)}"
+                    f"JSON Value: {format_value(item)} found at incorrect level: {level + 1} in "
+                    f"the JSON DOM. Expected at level: {len(shape)}"
                 )
             if len(item) != size:
                 raise invalid(
@@ -436,7 +436,7 @@ def _scalars(values: list[Any], dtype: int) -> np.ndarray:
         return np.array(values, _TYPES[dtype])
     raise ServingError(
         Code.UNIMPLEMENTED,
-        f"Conversion of JSON Value: {shown(values[:1])} to type: {_type_name(dtype)} is not "
+        f"Conversion of JSON Value: {format_value(values[:1])} to type: {_type_name(dtype)} is not "
         "supported",
     )
 
@@ -461,7 +461,7 @@ def to_bytes(value: Any) -> bytes:
         try:
             return value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
-            raise invalid(f"JSON Value: {shown(value)} is not Unicode") from error
+            raise invalid(f"JSON Value: {format_value(value)} is not Unicode") from error
     if not is_b64(value):
         raise _mismatch(value, DataType.DT_STRING)
     if not isinstance(value["b64"], str):
@@ -472,7 +472,7 @@ def to_bytes(value: Any) -> bytes:
         text = "".join(value["b64"].split())  # padding and line breaks are optional
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise invalid(f"Unable to base64 decode: {shown(value['b64'])}") from error
+        raise invalid(f"Unable to base64 decode: {format_value(value['b64'])}") from error
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -507,7 +507,8 @@ def _is_object(value: Any) -> bool:
 def _mismatch(value: Any, dtype: int) -> ServingError:
     kind = str(value) if isinstance(value, bool) else _JSON_TYPES[type(value)]
     return invalid(
-        f"JSON Value: {shown(value)} Type: {kind} is not of expected type: {_type_name(dtype)}"
+        f"JSON Value: {format_value(value)} Type: {kind} is not of expected type: "
+        f"{_type_name(dtype)}"
     )
 
 
@@ -515,7 +516,7 @@ def _type_name(dtype: int) -> str:
     return DataType(dtype).name.removeprefix("DT_").lower()
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Returns a JSON value for an error message, truncated if long."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=repr)

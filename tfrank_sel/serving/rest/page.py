@@ -35,12 +35,12 @@ _SIGNATURE = "predict"
 
 def render_page(core: ServerCore) -> bytes:
     """Returns the page of the currently served models."""
-    models = {name: _told(core, name) for name in core.names()}
+    models = {name: _describe_model(core, name) for name in core.names()}
     text = json.dumps(models).replace("<", r"\u003c")  # the text is inside a script element
     return _PAGE.read_text(encoding="utf-8").replace("MODELS", text, 1).encode()
 
 
-def _told(core: ServerCore, name: str) -> dict[str, Any]:
+def _describe_model(core: ServerCore, name: str) -> dict[str, Any]:
     with contextlib.suppress(ServingError), core.acquire(name, None, None) as model:
         return of_model(model)
     return {**_inputs(None), "signatures": [], "examples": []}
@@ -52,7 +52,7 @@ def of_model(model: Model) -> dict[str, Any]:
 
     Reads the files of its version, at the first call.
     """
-    inputs, examples = rows_of_json.declared(model), list[dict[str, Any]]()
+    inputs, examples = rows_of_json.declared_inputs(model), list[dict[str, Any]]()
     with contextlib.suppress(Exception):  # of signatures and requests that are not the package's
         if inputs is None:
             signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())

@@ -24,7 +24,7 @@ def has(inputs: ModelInputs | None, types: Mapping[str, int]) -> TypeGuard[Model
 
 
 @per_model
-def declared(model: Model) -> ModelInputs | None:
+def declared_inputs(model: Model) -> ModelInputs | None:
     """Returns the inputs that the manifest of a model describes; None if it describes none.
 
     Reads the file of its version, at the first call.
@@ -65,7 +65,7 @@ def to_inputs(
     for alias in features.values():
         if not isinstance(plain[alias], list) or len(plain[alias]) != size:
             expected = f"expected in {alias!r} a value for each of {size} lists"
-            raise invalid(f"request: {expected}", json_reader.shown(plain[alias]))
+            raise invalid(f"request: {expected}", json_reader.format_value(plain[alias]))
     parts = [
         _list({name: plain[alias][i] for name, alias in features.items()}, inputs, i, size)
         for i in range(size)
@@ -96,12 +96,12 @@ def _list(
     try:
         made = requests.item_list(items, inputs.types, query=query, doc_id=doc_id)
     except InputError as error:
-        place = f"list {number}: " if count > 1 else ""
-        raise invalid(f"{place}{error}") from error
+        prefix = f"list {number}: " if count > 1 else ""
+        raise invalid(f"{prefix}{error}") from error
     batch = {"features": made.features[np.newaxis]}
     if made.texts is not None:
         batch["texts"] = made.texts[np.newaxis]
-    named = typed.named({x: tf.constant(y) for x, y in batch.items()}, inputs.types)
+    named = typed.split_matrices({x: tf.constant(y) for x, y in batch.items()}, inputs.types)
     return {name: x.numpy()[0] for name, x in named.items()}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from tensorflow import Tensor
 
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -57,13 +57,13 @@ class Cross(Configurable, keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         """Makes the weights."""
         width = input_shape[-1]
-        own = {
+        options = {
             "kernel_initializer": self.kernel_initializer,
             "kernel_regularizer": self.kernel_regularizer,
         }
         self._projection = None
         if self.projection_dim is not None:
-            self._projection = keras.layers.Dense(self.projection_dim, use_bias=False, **own)
+            self._projection = keras.layers.Dense(self.projection_dim, use_bias=False, **options)
             self._projection.build(input_shape)
         self._dense = keras.layers.Dense(
             width,
@@ -71,7 +71,7 @@ class Cross(Configurable, keras.layers.Layer):
             self.use_bias,
             bias_initializer=self.bias_initializer,
             bias_regularizer=self.bias_regularizer,
-            **own,
+            **options,
         )
         self._dense.build((*input_shape[:-1], self.projection_dim or width))
         super().build(input_shape)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Checked, Count
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
 
 
 class _TopK(Checked, keras.Model):
@@ -114,8 +114,10 @@ class BruteForce(_TopK):
         """
         candidates, identifiers = _whole(candidates), _whole(identifiers)
         if candidates is None or not (candidates.shape.rank == 2 and candidates.dtype.is_floating):
-            given = None if candidates is None else (candidates.shape, candidates.dtype.name)
-            raise refusal("`candidates` must be a matrix of floats", given)
+            received_candidates = (
+                None if candidates is None else (candidates.shape, candidates.dtype.name)
+            )
+            raise refusal("`candidates` must be a matrix of floats", received_candidates)
         if identifiers is None:
             identifiers = tf.range(len(candidates))
         if identifiers.shape != candidates.shape[:1]:
@@ -231,14 +233,14 @@ class _Current(tf.saved_model.experimental.TrackableResource):
         tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=held)
 
 
-def _dataset(given: Any, name: str = "candidates") -> tf.data.Dataset:
-    if not isinstance(given, tf.data.Dataset):
-        raise refusal(f"`{name}` must be a tf.data.Dataset", type(given).__name__)
-    return given
+def _dataset(source: Any, name: str = "candidates") -> tf.data.Dataset:
+    if not isinstance(source, tf.data.Dataset):
+        raise refusal(f"`{name}` must be a tf.data.Dataset", type(source).__name__)
+    return source
 
 
-def _whole(given: Any) -> Any:
+def _whole(source: Any) -> Any:
     """The rows of a dataset together; other values as a tensor, and `None` as it is."""
-    if isinstance(given, tf.data.Dataset):
-        return tf.concat(list(given), axis=0)
-    return given if given is None else tf.convert_to_tensor(given)
+    if isinstance(source, tf.data.Dataset):
+        return tf.concat(list(source), axis=0)
+    return source if source is None else tf.convert_to_tensor(source)

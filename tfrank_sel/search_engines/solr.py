@@ -8,9 +8,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tfrank_sel.engines.connection import check_done, number, string
-from tfrank_sel.engines.engine import Engine, Fields, Logged
-from tfrank_sel.http_client import quoted
+from tfrank_sel.http_client import quote
+from tfrank_sel.search_engines.connection import check_done, number, string
+from tfrank_sel.search_engines.engine import Engine, Fields, Logged
 
 _CLASS = "org.apache.solr.ltr.feature"
 _MODELS = 2**28  # bytes of all models, which Solr gives whole
@@ -38,7 +38,7 @@ class Solr(Engine):
         self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
     ) -> dict[str, Logged]:
         # those of a model are logged as the query of `rq` computes them
-        of_set = "" if model else f" store={self._named(features)} efi.{self.parameter}=$text"
+        of_set = "" if model else f" store={self._check_name(features)} efi.{self.parameter}=$text"
         form = {
             "q": f'{{!terms f={self._key} separator="\\u0001" v=$documents}}',
             "documents": _SEPARATOR.join(documents),
@@ -51,11 +51,11 @@ class Solr(Engine):
             form |= self.rescore(model, text, len(documents))["params"]
         key = self._key
 
-        def logged(answer: Any) -> dict[str, Logged]:
+        def parse_documents(answer: Any) -> dict[str, Logged]:
             hits = answer["response"]["docs"]
             return {string(x[key]): Logged(_features(x["log"]), number(x["score"])) for x in hits}
 
-        return self._send("POST", self._path("select"), logged, form=form)
+        return self._send("POST", self._path("select"), parse_documents, form=form)
 
     @functools.cached_property
     def _key(self) -> str:
@@ -63,7 +63,7 @@ class Solr(Engine):
         return self._send("GET", path, lambda x: string(x["uniqueKey"]))
 
     def _path(self, path: str) -> str:
-        return f"{quoted(self.index)}/{path}"
+        return f"{quote(self.index)}/{path}"
 
     def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
         ranked = f"{{!ltr model={model} reRankDocs={window} efi.{self.parameter}=$text}}"
@@ -90,7 +90,7 @@ class Solr(Engine):
         return self._send("GET", path, names, largest=_MODELS)
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
-        body = {**body, "name": name, "store": self._named(features)}
+        body = {**body, "name": name, "store": self._check_name(features)}
         self._send("PUT", self._path("schema/model-store"), _check_done, body)
 
 

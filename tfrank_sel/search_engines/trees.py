@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from tfrank_sel.locks import created
+from tfrank_sel.errors import received, refusal
+from tfrank_sel.locks import atomic_path
 from tfrank_sel.models import BoostedTrees
 from tfrank_sel.models.boosted_trees import ZERO, Forest, Split, Tree
-from tfrank_sel.refusals import received, refusal
 
 SLACK = np.float32(1e-6)  # what Solr adds to each threshold
 _ENDLESS = 1e39  # beyond float32, where JSON has no infinity
@@ -103,12 +103,12 @@ def write(
     if missing is not None and Absent.IS_ZERO in ways:
         _check_absent_is_zero(forest, engine, list(features), version)
     if missing is not None and Absent.GOES_RIGHT in ways:
-        forest = _guarded(forest, version)
+        forest = _guard_missing(forest, version)
     if engine == "solr":
         body = _solr(forest, list(features), name, named=ways == {Absent.GOES_AS_NAMED})
     else:
         body = _BODIES[engine](forest, features, name)
-    with created(Path(path)) as written:
+    with atomic_path(Path(path)) as written:
         written.write_text(json.dumps(body, allow_nan=False), encoding="utf-8")
 
 
@@ -153,18 +153,18 @@ def _splits(tree: Tree) -> Iterator[Split]:
 def _with_missing(forest: Forest, value: float) -> Forest:
     """Trees whose missing values go where a value goes."""
 
-    def routed(tree: Tree) -> Tree:
+    def route(tree: Tree) -> Tree:
         if not isinstance(tree, Split):
             return tree
         missing_left = tree.missing_left if math.isnan(value) else value <= tree.threshold
         return Split(
-            tree.feature, tree.threshold, missing_left, routed(tree.left), routed(tree.right)
+            tree.feature, tree.threshold, missing_left, route(tree.left), route(tree.right)
         )
 
-    return forest._replace(trees=[routed(tree) for tree in forest.trees])
+    return forest._replace(trees=[route(tree) for tree in forest.trees])
 
 
-def _guarded(forest: Forest, version: str | None) -> Forest:
+def _guard_missing(forest: Forest, version: str | None) -> Forest:
     """Trees for an engine that sends missing values to the right.
 
     A split that sends them to the left gets one before it that only missing values pass on the
@@ -185,20 +185,20 @@ def _guarded(forest: Forest, version: str | None) -> Forest:
             )
         return Split(feature, threshold, False, left, right)
 
-    def guarded(tree: Tree, absent: frozenset[int], present: frozenset[int]) -> Tree:
+    def guard(tree: Tree, absent: frozenset[int], present: frozenset[int]) -> Tree:
         if not isinstance(tree, Split):
             return tree
         feature, threshold, missing_left, left, right = tree
         if feature in absent:
-            return guarded(left if missing_left else right, absent, present)
-        below = guarded(left, absent, present | {feature})
+            return guard(left if missing_left else right, absent, present)
+        below = guard(left, absent, present | {feature})
         if feature in present or not missing_left:
-            return split(feature, threshold, below, guarded(right, absent, present))
-        above = guarded(right, absent, present | {feature})
-        missing = guarded(left, absent | {feature}, present)
+            return split(feature, threshold, below, guard(right, absent, present))
+        above = guard(right, absent, present | {feature})
+        missing = guard(left, absent | {feature}, present)
         return split(feature, math.inf, split(feature, threshold, below, above), missing)
 
-    return forest._replace(trees=[guarded(x, frozenset(), frozenset()) for x in forest.trees])
+    return forest._replace(trees=[guard(x, frozenset(), frozenset()) for x in forest.trees])
 
 
 def _solr(
@@ -219,7 +219,7 @@ def _solr(
         }
         return split | ({"missing": "left" if tree.missing_left else "right"} if named else {})
 
-    def scaled(feature: str, scale: np.float32) -> dict[str, Any]:
+    def scale_feature(feature: str, scale: np.float32) -> dict[str, Any]:
         if scale == 1.0:
             return {"name": feature}
         params = {"avg": "0", "std": str(1.0 / float(scale))}
@@ -230,7 +230,7 @@ def _solr(
     return {
         "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
         "name": name,
-        "features": list(map(scaled, features, scales)),
+        "features": list(map(scale_feature, features, scales)),
         "params": ({"isNullSameAsZero": False} if named else {}) | {"trees": trees},
     }
 

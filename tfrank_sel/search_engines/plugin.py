@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfrank_sel.engines.connection import check_done, number, string
-from tfrank_sel.engines.engine import LOG, Engine, Fields, Logged, queries
-from tfrank_sel.http_client import quoted
+from tfrank_sel.http_client import quote
+from tfrank_sel.search_engines.connection import check_done, number, string
+from tfrank_sel.search_engines.engine import LOG, Engine, Fields, Logged, queries
 
 _DEFAULT_STORE = "_default_"
 _MOST = 10_000  # models that one request lists
@@ -37,7 +37,7 @@ class Plugin(Engine):
     def search(
         self, text: str, documents: Sequence[str], *, features: str = "", model: str = ""
     ) -> dict[str, Logged]:
-        ranker = {"model": model} if model else {"featureset": self._named(features)}
+        ranker = {"model": model} if model else {"featureset": self._check_name(features)}
         # as a filter, `sltr` matches all documents
         body = {
             "query": {
@@ -54,7 +54,7 @@ class Plugin(Engine):
         }
         if model:
             body |= self.rescore(model, text, len(documents))
-        return self._send("POST", f"{quoted(self.index)}/_search", _logged, body)
+        return self._send("POST", f"{quote(self.index)}/_search", _parse_hits, body)
 
     def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
         query = {"sltr": {"model": model, "params": {self.parameter: text}}}
@@ -81,12 +81,12 @@ class Plugin(Engine):
             is_none = hits.get("total") in (0, {"value": 0, "relation": "eq"})
             return [] if is_none else [string(x["_source"]["name"]) for x in hits["hits"]]
 
-        path = f"_ltr/_model?prefix={quoted(prefix)}&size={_MOST}&{shown}"
+        path = f"_ltr/_model?prefix={quote(prefix)}&size={_MOST}&{shown}"
         return self._send("GET", path, names)
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
         body = {"model": {**body["model"], "name": name}}
-        path = f"_ltr/_featureset/{self._named(features)}/_createmodel"
+        path = f"_ltr/_featureset/{self._check_name(features)}/_createmodel"
         self._send("POST", path, _check_stored, body)
 
 
@@ -94,7 +94,7 @@ def _check_stored(answer: Any) -> None:
     check_done(answer["result"] in ("created", "updated"))
 
 
-def _logged(answer: Any) -> dict[str, Logged]:
+def _parse_hits(answer: Any) -> dict[str, Logged]:
     hits = answer["hits"]["hits"]
     return {string(hit["_id"]): Logged(_features(hit), number(hit["_score"])) for hit in hits}
 

@@ -21,7 +21,7 @@ def received(expected: str, *values: object, **named: object) -> str:
         >>> received("`qid` or `group` must be given", "both")
         '`qid` or `group` must be given. Received: both'
     """
-    shown = [*map(str, values), *(f"{name}={_shown(x)}" for name, x in named.items())]
+    shown = [*map(str, values), *(f"{name}={_quote(x)}" for name, x in named.items())]
     end = "" if expected.endswith((".", "?", ":", "!")) else "."
     return f"{expected}{end} Received: {', '.join(shown)}"
 
@@ -48,7 +48,7 @@ def question(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {near}?" if near else ""
 
 
-def missing(error: ImportError) -> str:
+def missing_package(error: ImportError) -> str:
     """Returns an error about a missing package in one line, which says what to install."""
     if error.name in ("keras", "tensorflow"):
         return "This needs TensorFlow and Keras: pip install tensorflow keras"
@@ -56,7 +56,7 @@ def missing(error: ImportError) -> str:
 
 
 @contextlib.contextmanager
-def needed(user: str, extra: str, package: str | None = None) -> Iterator[None]:
+def require_extra(user: str, extra: str, package: str | None = None) -> Iterator[None]:
     """Refuses an import of a package that is not installed, and names the extra that has it.
 
     Args:
@@ -81,5 +81,5 @@ def _not_installed(user: str, extra: str, packages: object) -> ImportError:
     return ImportError(f"{user} needs {packages}: pip install 'tfrank_sel[{extra}]'")
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     return repr(value) if isinstance(value, str) else str(value)

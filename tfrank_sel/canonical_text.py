@@ -20,7 +20,7 @@ ANY_SPELLING = "|".join(pattern for pattern, _ in SPELLINGS)
 
 
 @functools.lru_cache(2**14)
-def spelled(text: str) -> str:
+def canonical(text: str) -> str:
     """Returns the spelling of a text: that of a Boolean, a whole number, a time or a date.
 
     Example:

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.data import InputError
 from tfrank_sel.data.formats import Table
-from tfrank_sel.engines.engine import Engine, Logged
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.http_client import one_line
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.search_engines.engine import Engine, Logged
 
 Floats = NDArray[np.float64]
 TOLERANCE = 1e-5  # of the largest score, or of 1
@@ -23,7 +23,7 @@ TOLERANCE = 1e-5  # of the largest score, or of 1
 PAGE = 100
 
 
-class Found(NamedTuple):
+class LoggedFeatures(NamedTuple):
     """What an engine has of documents.
 
     Args:
@@ -45,7 +45,7 @@ def ask(
     missing: float,
     progress: Callable[[int], object],
     **ranker: str,
-) -> Found:
+) -> LoggedFeatures:
     """Asks an engine for the features and scores of documents.
 
     Args:
@@ -65,9 +65,9 @@ def ask(
         for first in range(0, len(of_query), PAGE):
             page = of_query[first : first + PAGE].tolist()
             answer = engine.search(queries[page[0]], documents[page].tolist(), **ranker)
-            there = [row for row in page if documents[row] in answer]
-            rows += there
-            logged += [answer[documents[row]] for row in there]
+            answered = [row for row in page if documents[row] in answer]
+            rows += answered
+            logged += [answer[documents[row]] for row in answered]
             progress(len(page))
     if not rows:
         example = f"none, {documents[0]!r} for example" if len(documents) else "an empty table"
@@ -81,10 +81,10 @@ def ask(
     values = np.array([[x.features[name] for name in names] for x in logged], np.float32)
     features = np.where(np.isnan(values), np.float32(missing), values)
     scores_of = np.array([x.score for x in logged])
-    return Found(np.array(rows), names, features, scores_of)
+    return LoggedFeatures(np.array(rows), names, features, scores_of)
 
 
-def table(judged: Table, roles: Mapping[str, str], found: Found) -> Any:
+def table(judged: Table, roles: Mapping[str, str], found: LoggedFeatures) -> Any:
     """Returns an Arrow table of queries, documents, labels and features.
 
     Args:
@@ -117,7 +117,9 @@ def scores(path: str, names: Sequence[str], x: NDArray[np.float32]) -> Floats:
         ValueError: If the file is no such model.
     """
     suffix = os.path.splitext(path)[1]
-    with kept.reading(path, "a model of LightGBM (.txt), XGBoost (.json, .ubj) or Keras (.keras)"):
+    with artefacts.name_file_in_errors(
+        path, "a model of LightGBM (.txt), XGBoost (.json, .ubj) or Keras (.keras)"
+    ):
         os.stat(path)
         if suffix == ".keras":
             import keras

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tfrank_sel import kept
-from tfrank_sel.engines.connection import check_done, number, string
-from tfrank_sel.engines.engine import Engine, Fields, Logged, queries
-from tfrank_sel.http_client import quoted
-from tfrank_sel.refusals import refusal
+from tfrank_sel import artefacts
+from tfrank_sel.errors import refusal
+from tfrank_sel.http_client import quote
+from tfrank_sel.search_engines.connection import check_done, number, string
+from tfrank_sel.search_engines.engine import Engine, Fields, Logged, queries
 
 _DOCUMENTS = "documents_of_query"  # a parameter of the template
 _MOST = 10_000
@@ -46,15 +46,18 @@ class Elasticsearch(Engine):
             "source": template.replace(json.dumps(_DOCUMENTS), values),
             "params": {self.parameter: text, _DOCUMENTS: list(documents)},
         }
-        path = f"{quoted(self.index)}/_search/template?include_named_queries_score=true"
+        path = f"{quote(self.index)}/_search/template?include_named_queries_score=true"
         absent = dict.fromkeys(by_name, math.nan)
 
-        def logged(hit: Any) -> Logged:
+        def parse_hit(hit: Any) -> Logged:
             matched = {x: number(y) for x, y in hit.get("matched_queries", {}).items()}
             return Logged(absent | matched, number(hit["_score"]))
 
         return self._send(
-            "POST", path, lambda x: {string(y["_id"]): logged(y) for y in x["hits"]["hits"]}, body
+            "POST",
+            path,
+            lambda x: {string(y["_id"]): parse_hit(y) for y in x["hits"]["hits"]},
+            body,
         )
 
     def rescore(self, model: str, text: str, window: int) -> dict[str, Any]:
@@ -68,7 +71,7 @@ class Elasticsearch(Engine):
             each = [x["query_extractor"] for x in extractors]
             return {string(x["feature_name"]): x["query"] for x in each}
 
-        return self._send("GET", f"_ml/trained_models/{quoted(model)}", queries_of)
+        return self._send("GET", f"_ml/trained_models/{quote(model)}", queries_of)
 
     def _are_features(self, body: Any) -> bool:
         kinds = {"match", "function_score"}
@@ -88,18 +91,18 @@ class Elasticsearch(Engine):
         )
 
     def _models(self, prefix: str) -> Sequence[str]:
-        path = f"_ml/trained_models/{quoted(prefix)}-*?allow_no_match=true&size={_MOST}"
+        path = f"_ml/trained_models/{quote(prefix)}-*?allow_no_match=true&size={_MOST}"
         return self._send(
             "GET", path, lambda x: [string(y["model_id"]) for y in x["trained_model_configs"]]
         )
 
     def _push_model(self, body: Any, name: str, features: str) -> None:
-        path = f"_ml/trained_models/{quoted(name)}"
+        path = f"_ml/trained_models/{quote(name)}"
         described = {**body, "description": name}
         self._send("PUT", path, lambda x: check_done(x["model_id"] == name), described)
 
 
 def queries_of_file(path: str) -> dict[str, Any]:
     """Returns the query of each feature in a file of `features`."""
-    with kept.reading(path, "the file of queries that `features` wrote"):
-        return kept.read_json(path)
+    with artefacts.name_file_in_errors(path, "the file of queries that `features` wrote"):
+        return artefacts.read_json(path)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel import data, kept
+from tfrank_sel import artefacts, data
 from tfrank_sel.data.rejections import Rejected
+from tfrank_sel.errors import received
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.ingestion.inputs import Source
-from tfrank_sel.refusals import received
 
 SHOWN = 10  # queries, and bad lines, that are listed individually
 PARTS = 16  # of the queries, each checked independently
@@ -118,10 +118,10 @@ def split_of(query: int, shares: dict[str, float]) -> str:
         query: Result of `hash_of`.
         shares: The share of queries of each split; they sum to 1.
     """
-    place, upto = query / 2**64, 0.0
+    fraction, upto = query / 2**64, 0.0
     for split, share in shares.items():
         upto += share
-        if place < upto:
+        if fraction < upto:
             return split
     # The sum of shares may be below 1 by rounding.
     return split
@@ -181,19 +181,19 @@ class Places:
         self.sources = sources
         self.lists = {(source, part): count for source, part, count in lists}
 
-    def of_split(self, split: str, *place: int) -> str:
+    def of_split(self, split: str, *origin: int) -> str:
         """Describes the place of a list: the files of its split if its rows were grouped."""
-        if place[1]:
-            return self((place[0], place[1])).place
+        if origin[1]:
+            return self((origin[0], origin[1])).place
         first, *others = (x.path for x in self.sources if x.split in (None, split))
-        first = kept.address(first)
+        first = artefacts.address(first)
         return f"{first} and {len(others)} others" if others else first
 
-    def __call__(self, place: Place) -> Rejected:
+    def __call__(self, origin: Place) -> Rejected:
         """Returns the place as a rejected unit without a reason."""
-        source, (part, number) = place[0], divmod(place[1], LISTS)
+        source, (part, number) = origin[0], divmod(origin[1], LISTS)
         number += sum(x for (y, z), x in self.lists.items() if y == source and z < part)
-        return Rejected(kept.address(self.sources[source].path), "list", number, "")
+        return Rejected(artefacts.address(self.sources[source].path), "list", number, "")
 
 
 def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> 
     count, first, rules = 0, list[Rejected](), collections.Counter[str]()
     with path.open("w", encoding="utf-8") as file:
         for letter in letters:
-            rejected = dataclasses.replace(letter, file=kept.address(letter.file))
+            rejected = dataclasses.replace(letter, file=artefacts.address(letter.file))
             if rejected.number is None or len(first) < SHOWN:
                 first.append(rejected)
             count += 1
@@ -213,7 +213,7 @@ def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> 
             file.write(json.dumps(dataclasses.asdict(rejected)) + "\n")
     unusable = [rejected for rejected in first if rejected.number is None]
     if count > allowed or unusable:
-        raise _refused((unusable or first)[:SHOWN], count, allowed)
+        raise _limit_error((unusable or first)[:SHOWN], count, allowed)
     if count == 0:
         path.unlink()
     return {"count": count, "rules": dict(rules)}
@@ -225,7 +225,7 @@ def rejections(*counts: Mapping[str, Any]) -> dict[str, Any]:
     return {"count": sum(x["count"] for x in counts), "rules": dict(rules)}
 
 
-def _refused(first: list[Rejected], count: int, allowed: int) -> data.InputError:
+def _limit_error(first: list[Rejected], count: int, allowed: int) -> data.InputError:
     lines = [first[0].reason, *(f"{unit.place}: {unit.reason}" for unit in first[1:])]
     if count > 1:
         limit = f"at most {allowed} bad lines" if allowed else "no bad line"
@@ -244,7 +244,7 @@ def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowe
         pairs = ([places(x) for x in pair] for part in repeated for pair in part["first_again"])
         rule = "the lines of a query must be adjacent. Received again: that of list"
         bad = [dataclasses.replace(b, reason=f"{rule} {a.number}") for a, b in pairs]
-        raise _refused(bad[:SHOWN], count, allowed)
+        raise _limit_error(bad[:SHOWN], count, allowed)
 
 
 def recurring(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:

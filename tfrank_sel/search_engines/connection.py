@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tfrank_sel.data import InputError
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.http_client import MISFORMED, Client
-from tfrank_sel.refusals import received, refusal
 
 T = TypeVar("T")
 AUTHORIZATION = "TFRANK_SEL_ENGINE_AUTHORIZATION"  # the value of the header, such as Basic dXNl...
@@ -68,27 +68,27 @@ class Connection:
         elif body is not None:
             headers["Content-Type"] = "application/json"
             data = json.dumps(body, allow_nan=False).encode()
-        place, shown = f"{method} {self._base}/{path}", self._client.shown
+        request, shown = f"{method} {self._base}/{path}", self._client.redact
         try:
             answer = self._client.ask(method, f"/{path}", data, headers, largest)
         except (OSError, ValueError) as error:
-            raise InputError(place, shown(str(error))) from error
+            raise InputError(request, shown(str(error))) from error
         expected = "expected an engine that answers with JSON"
         try:
             content = json.loads(answer.content) if answer.status // 100 == 2 else {"error": ""}
             expected = "expected a successful answer of the engine that `--engine` names"
             if _refuses(content):
                 reason = f"{answer.status}, {shown(answer.reason)}"
-                raise InputError(place, received("the engine must accept the request", reason))
+                raise InputError(request, received("the engine must accept the request", reason))
             if fault := _partial(content):
                 reason = received("expected the answer of all shards, in time", shown(fault))
-                raise InputError(place, reason)
+                raise InputError(request, reason)
             return read(content)
         except MISFORMED as error:
             if isinstance(error, InputError):
                 raise
             start = shown(answer.content.decode("utf-8", "replace"))[:_SHOWN]
-            raise InputError(place, received(expected, start)) from error
+            raise InputError(request, received(expected, start)) from error
 
 
 def _refuses(answer: Any) -> bool:

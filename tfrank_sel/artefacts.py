@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.arguments import StrPath
-from tfrank_sel.locks import created
-from tfrank_sel.refusals import refusal
+from tfrank_sel.errors import refusal
+from tfrank_sel.locks import atomic_path
 from tfrank_sel.version import __version__
 
 DIGESTS = "digests.json"
@@ -50,7 +50,7 @@ def text_with_addresses(text: str) -> str:
 
 
 @contextlib.contextmanager
-def reading(path: StrPath, expected: str) -> Iterator[None]:
+def name_file_in_errors(path: StrPath, expected: str) -> Iterator[None]:
     """Names a file in all errors of its reader, which may be those of any library.
 
     Args:
@@ -107,7 +107,7 @@ def folder(path: Path, kind: str) -> Iterator[Path]:
         FileExistsError: If `path` exists, or a running process is writing it.
         OSError: If it cannot be written.
     """
-    with created(path) as written:
+    with atomic_path(path) as written:
         written.mkdir()
         yield written
         (written / DIGESTS).write_text(text(digests(written), kind), encoding="utf-8")
@@ -126,39 +126,39 @@ def check(path: Path, kind: str) -> None:
         OSError: If a file is missing or cannot be read.
         ValueError: If a file differs, or the folder holds something else. The error names the file.
     """
-    place = path / DIGESTS
-    if not place.exists() and path.is_dir():
+    listing = path / DIGESTS
+    if not listing.exists() and path.is_dir():
         return
-    with reading(place, f"the digests of a {kind}"):
-        record = json.loads(place.read_text(encoding="utf-8"))
-        files = {inside(path, name): entry for name, entry in listed(record).items()}
-        given = record["kind"]
+    with name_file_in_errors(listing, f"the digests of a {kind}"):
+        record = json.loads(listing.read_text(encoding="utf-8"))
+        files = {inside(path, name): entry for name, entry in parse_digests(record).items()}
+        kind_of_record = record["kind"]
         form, version = int(record["form"]), record["version"]
     if form > _FORM:
-        raise refusal(f"{place}: needs tfrank_sel {version} or later", __version__)
-    if given != kind:
-        raise refusal(f"{path}: expected a {kind}", f"a {given}")
-    for place, (size, hashed) in files.items():
-        found = place.stat()
+        raise refusal(f"{listing}: needs tfrank_sel {version} or later", __version__)
+    if kind_of_record != kind:
+        raise refusal(f"{path}: expected a {kind}", f"a {kind_of_record}")
+    for listing, (size, hashed) in files.items():
+        found = listing.stat()
         if not stat.S_ISREG(found.st_mode):  # whose content may have no end, as of a pipe
-            raise refusal(f"{place}: must be the file that was written", "no regular file")
+            raise refusal(f"{listing}: must be the file that was written", "no regular file")
         if found.st_size != size:
-            expected = f"{place}: must have the {size} bytes that were written"
+            expected = f"{listing}: must have the {size} bytes that were written"
             raise refusal(expected, f"{found.st_size} bytes")
-        with place.open("rb") as file:
+        with listing.open("rb") as file:
             if digest(file) != hashed:
-                expected = f"{place}: must have the content that was written"
+                expected = f"{listing}: must have the content that was written"
                 raise refusal(expected, "another content")
 
 
-def listed(record: Mapping[str, Any]) -> Digests:
+def parse_digests(record: Mapping[str, Any]) -> Digests:
     """Returns the digests of a record, the parsed content of the file of digests."""
     return {str(name): (int(size), str(x)) for name, (size, x) in record["files"].items()}
 
 
 def write_json(path: StrPath, values: Mapping[str, Any]) -> None:
     """Writes values with their digest as a JSON file, which replaces one that is there."""
-    with created(Path(path), replaces=True) as written:
+    with atomic_path(Path(path), replaces=True) as written:
         content = json.dumps({**values, "digest": _digest(values)}, indent=2) + "\n"
         written.write_text(content, encoding="utf-8")
 
@@ -166,7 +166,7 @@ def write_json(path: StrPath, values: Mapping[str, Any]) -> None:
 def read_json(path: StrPath) -> dict[str, Any]:
     """Reads what `write_json` wrote, or a JSON object without a digest.
 
-    Call it in `reading`, which names the file.
+    Call it in `name_file_in_errors`, which names the file.
 
     Raises:
         OSError: If the file cannot be read.
@@ -192,10 +192,13 @@ def digest(file: Any) -> str:
 def digests(path: Path) -> Digests:
     """Returns the size and the digest of each file in a folder and the folders in it."""
     files = {}
-    for place in sorted(path.rglob("*")):
-        if place.is_file() and place != path / DIGESTS:
-            with place.open("rb") as file:
-                files[place.relative_to(path).as_posix()] = (place.stat().st_size, digest(file))
+    for file_path in sorted(path.rglob("*")):
+        if file_path.is_file() and file_path != path / DIGESTS:
+            with file_path.open("rb") as file:
+                files[file_path.relative_to(path).as_posix()] = (
+                    file_path.stat().st_size,
+                    digest(file),
+                )
     return files
 
 

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tfrank_sel import kept
+from tfrank_sel import artefacts
 from tfrank_sel.data import InputError, arrays, formats, table as data_table
 from tfrank_sel.data.formats.text import fields
-from tfrank_sel.data.table import Table, shown
+from tfrank_sel.data.table import Table, format_value
 from tfrank_sel.data.trec import FileError, read_qrels
-from tfrank_sel.refusals import received
+from tfrank_sel.errors import received
 
 # Quepid's CSV files have these columns.
 _PAIR = ("query", "docid")
@@ -76,7 +76,7 @@ def read(paths: Sequence[str]) -> list[Judgment]:
         texts = ([arrays.text(x) for x in column] for column in values)
         columns = pa.table(dict(zip(_ROLES, texts, strict=True)))
         parts += data_table.read([(path, np.array(numbers), columns)], _ROLES, {})
-    rows = data_table.concatenated(parts)
+    rows = data_table.concatenate(parts)
     by_pair = collections.defaultdict[tuple[str, str], list[tuple[float, str]]](list)
     for query, document, judge, rating in zip(*(rows[x].tolist() for x in _ROLES), strict=True):
         by_pair[query, document].append((rating, judge))
@@ -128,7 +128,9 @@ def _of_columns(path: str) -> Iterator[_Rating]:
 
 def _of_json(path: str) -> Iterator[_Rating]:
     """Ratings, numbered from 1."""
-    with kept.reading(path, "judgments of Quepid or the Search Relevance Workbench"):
+    with artefacts.name_file_in_errors(
+        path, "judgments of Quepid or the Search Relevance Workbench"
+    ):
         content = json.loads(formats.read_text(path), object_pairs_hook=fields)
         for number, rating in enumerate(_entries(content), start=1):
             yield number, *rating
@@ -168,15 +170,15 @@ def _of_text(path: str) -> Iterator[_Rating]:
                 expected = f"expected one text of qid:{name}"
                 raise InputError(f"{path}, row {number}", received(expected, repr(query)))
     for number, text in enumerate(texts, start=1):
-        place = f"{path}, row {number}"
+        where = f"{path}, row {number}"
         if text and text[0] != "#":
             if (line := _LINE.match(text)) is None:
                 expected = "expected `grade qid:query # document`"
-                raise InputError(place, received(expected, shown(text)))
+                raise InputError(where, received(expected, format_value(text)))
             grade, name, between, word = line.groups()
             if queries and name not in queries:
                 expected = f"expected a line `# qid:{name}: text of the query`"
-                raise InputError(place, received(expected, "none"))
+                raise InputError(where, received(expected, "none"))
             yield number, queries.get(name, name), between or word, _UNKNOWN, grade
 
 

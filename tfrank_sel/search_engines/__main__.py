@@ -1,4 +1,4 @@
-"""The command line: `tfrank-sel-engine`, or `python -m tfrank_sel.engines`."""
+"""The command line: `tfrank-sel-engine`, or `python -m tfrank_sel.search_engines`."""
 
 import json
 import math
@@ -8,25 +8,25 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from tfrank_sel.refusals import needed, received, refusal
+from tfrank_sel.errors import received, refusal, require_extra
 
-with needed("tfrank-sel-engine", "engine"):
+with require_extra("tfrank-sel-engine", "engine"):
     import typer
     from pyarrow import parquet
 
-from tfrank_sel import kept
-from tfrank_sel.commandline import Application, Version, tell, told
+from tfrank_sel import artefacts
+from tfrank_sel.commandline import Application, Version, log_warnings, tell
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.table import tell_partners
-from tfrank_sel.engines import judgments as judged_by, logged
-from tfrank_sel.engines.elastic import Elasticsearch
-from tfrank_sel.engines.engine import Engine, Fields
-from tfrank_sel.engines.plugin import Plugin
-from tfrank_sel.engines.solr import Solr
 from tfrank_sel.features import Bool, Category, Feature, Hash, Number
 from tfrank_sel.launch import quiet
-from tfrank_sel.locks import created
+from tfrank_sel.locks import atomic_path
+from tfrank_sel.search_engines import judgments as judged_by, logged
+from tfrank_sel.search_engines.elastic import Elasticsearch
+from tfrank_sel.search_engines.engine import Engine, Fields
+from tfrank_sel.search_engines.plugin import Plugin
+from tfrank_sel.search_engines.solr import Solr
 
 # These are the names of `export.search_engine`.
 Name = Literal["opensearch", "o19s", "elasticsearch", "solr"]
@@ -94,21 +94,21 @@ def features(
     ] = None,
 ) -> None:
     """Write the features of fields as the engine computes them: match scores and numbers."""
-    given = Schema.read(schema).features if schema else {}
-    reasons = {name: _not_computed(feature) for name, feature in given.items()}
+    types = Schema.read(schema).features if schema else {}
+    reasons = {name: _not_computed(feature) for name, feature in types.items()}
     ours = [name for name, reason in reasons.items() if not reason]
-    numbers = [x for x in ours if isinstance(given[x], Number | Bool)]
+    numbers = [x for x in ours if isinstance(types[x], Number | Bool)]
     texts = [x for x in ours if x not in numbers]
     fields = Fields([*texts, *(text or ())], [*numbers, *(number or ())])
     fields.check()
     keeps_absent = False
     if version is not None:
         # This import takes seconds, as it loads TensorFlow.
-        from tfrank_sel.engines.trees import Absent, ways_of
+        from tfrank_sel.search_engines.trees import Absent, ways_of
 
         keeps_absent = ways_of(engine, version) == {Absent.GOES_AS_NAMED}
     made = ENGINES[engine].features(fields, parameter, keeps_absent=keeps_absent)
-    with created(output) as written:
+    with atomic_path(output) as written:
         written.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
     print(f"{len(fields.texts)} match scores and {len(fields.numbers)} numbers in {output}")
     for name, reason in reasons.items():
@@ -141,7 +141,7 @@ def judgments(
     """Make a table of judgments: the mean rating of each query and document."""
     judged = judged_by.read(stores.expand(files))
     table = judged_by.table(judged)
-    with created(output) as written:
+    with atomic_path(output) as written:
         parquet.write_table(table, written)
     alpha, several = judged_by.agreement(judged), sum(len(x.ratings) > 1 for x in judged)
     agree = "" if math.isnan(alpha) else f" (Krippendorff's alpha {alpha:.2f})"
@@ -171,8 +171,8 @@ def collect(
     roles = {"query": query, "item": doc_id, "relevance": label}
     judged = formats.table(stores.expand(table), roles)
     index = ENGINES[engine](url, parameter)
-    with created(output) as written:
-        found = _asked(index, judged, missing, features=features)
+    with atomic_path(output) as written:
+        found = _ask_features(index, judged, missing, features=features)
         parquet.write_table(logged.table(judged, roles, found), written)
     print(f"{len(found.rows)} documents with {len(found.names)} features in {output}")
 
@@ -199,9 +199,9 @@ def export(
     """
     # Imported late, since only this command needs TensorFlow.
     with quiet():
-        from tfrank_sel.engines import distilled
+        from tfrank_sel.search_engines import distilled
 
-    with told():
+    with log_warnings():
         distilled.export(run, output, engine, version, missing, features)
     print(output)
 
@@ -221,7 +221,7 @@ def push(
 ) -> None:
     """Add features or a model to the engine, and print how to rank with the model."""
     index = ENGINES[engine](url, parameter)
-    with kept.reading(file, "a JSON file"):
+    with artefacts.name_file_in_errors(file, "a JSON file"):
         body: Any = json.loads(file.read_text(encoding="utf-8"))
     if pushed := index.push(str(file), body, name, features):
         print(json.dumps(index.rescore(pushed, "red shoes", 100), indent=2))
@@ -255,7 +255,7 @@ def verify(
     """
     judged = formats.table(stores.expand(table), {"query": query, "item": doc_id})
     index = ENGINES[engine](url, parameter)
-    found = _asked(index, judged, missing, model=name)
+    found = _ask_features(index, judged, missing, model=name)
     ours = logged.scores(model, found.names, found.features)
     queries = judged["query"][found.rows]
     correlation, difference, tolerance = logged.agreement(queries, found.scores, ours)
@@ -272,14 +272,16 @@ def verify(
         raise typer.Exit(1)
 
 
-def _asked(index: Engine, judged: formats.Table, missing: float, **ranker: str) -> logged.Found:
+def _ask_features(
+    index: Engine, judged: formats.Table, missing: float, **ranker: str
+) -> logged.LoggedFeatures:
     """Asks for the features of documents, shows the progress, and tells what the index lacks."""
     count = len(judged)
     with typer.progressbar(length=count, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         found = logged.ask(index, judged, missing, bar.update, **ranker)
-    there = np.isin(np.arange(count), found.rows)
-    with told(print):
-        tell_partners("documents", there, f"those of {index.place}", judged["item"])
+    is_found = np.isin(np.arange(count), found.rows)
+    with log_warnings(print):
+        tell_partners("documents", is_found, f"those of {index.place}", judged["item"])
     return found
 
 

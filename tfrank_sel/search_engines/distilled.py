@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from tfrank_sel import export as exports, losses, models
 from tfrank_sel.data import Cache, Schema
-from tfrank_sel.engines.elastic import queries_of_file
-from tfrank_sel.engines.trees import Absent, ways_of
+from tfrank_sel.errors import refusal
 from tfrank_sel.features import Bool, Number
-from tfrank_sel.locks import created
+from tfrank_sel.locks import atomic_path
 from tfrank_sel.pipelines import Run, open_run
-from tfrank_sel.refusals import refusal
+from tfrank_sel.search_engines.elastic import queries_of_file
+from tfrank_sel.search_engines.trees import Absent, ways_of
 from tfrank_sel.training import trees
 
 METRIC = "NDCG@10"
@@ -45,14 +45,14 @@ def export(
     """
     run = open_run(folder)
     if engine == "vespa":
-        exports.onnx(run.trained["ours"].model, output)
+        exports.onnx(run.trained_models["ours"].model, output)
         return
     names = _names(run.output, run.records.layout)
     stored = _queries(features, names) if engine == "elasticsearch" else names
     if Absent.IS_ZERO in ways_of(engine, version) and math.isnan(missing):
         missing = 0.0
-    with created(output) as written, created(output.with_suffix(".keras")) as model:
-        boosted = _distilled(run, missing)
+    with atomic_path(output) as written, atomic_path(output.with_suffix(".keras")) as model:
+        boosted = _distill(run, missing)
         exports.search_engine(boosted, written, engine, stored, version=version, missing=missing)
         with tempfile.TemporaryDirectory() as scratch:  # Keras saves by the name's end
             saved = Path(scratch, "trees.keras")
@@ -76,12 +76,12 @@ def _queries(path: str, names: Sequence[str]) -> dict[str, Any]:
     return {name: queries[name] for name in names}
 
 
-def _distilled(run: Run, missing: float) -> models.BoostedTrees:
+def _distill(run: Run, missing: float) -> models.BoostedTrees:
     """Trees that learned the ranker's scores, whose loss it tells."""
     train, held_out, test = (run.splits[x] for x in ("train", "validation", "test"))
     gain, seed = run.settings.gain, run.settings.seed
 
-    def filled(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def fill_missing(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         x = inputs["features"]
         return tf.where(tf.math.is_nan(x), missing, x)
 
@@ -91,13 +91,13 @@ def _distilled(run: Run, missing: float) -> models.BoostedTrees:
         for inputs, *labels in lists:
             if ranker is not None:
                 labels = [tf.where(inputs["mask"], ranker(inputs), math.nan)]
-            yield {"features": filled(inputs), "mask": inputs["mask"]}, *labels
+            yield {"features": fill_missing(inputs), "mask": inputs["mask"]}, *labels
 
     with tempfile.TemporaryDirectory() as scratch:
         with run.progress.step("trees") as step:
             step.reads(train.shards, times=2)
             measured = Cache.write(batches(held_out.batches(), None), f"{scratch}/validation")
-            learned = Cache.write(batches(train.batches(), run.exported), f"{scratch}/scores")
+            learned = Cache.write(batches(train.batches(), run.exported_model), f"{scratch}/scores")
             binned = trees.Binned(learned, measured, {})
             boosted, *_ = trees.train(losses.MarginMSELoss(), binned, seed, gain=gain)
             step.tell(f"{boosted.num_trees} trees learned the scores of the ranker")
@@ -106,11 +106,11 @@ def _distilled(run: Run, missing: float) -> models.BoostedTrees:
             of_labels, *_ = trees.train(trees.LAMBDARANK, binned, seed, gain=gain)
         with run.progress.step("evaluation") as step:
             evaluated = run.compare(
-                lambda inputs: boosted(filled(inputs)),
-                {"trees of the labels": lambda inputs: of_labels(filled(inputs))},
+                lambda inputs: boosted(fill_missing(inputs)),
+                {"trees of the labels": lambda inputs: of_labels(fill_missing(inputs))},
             )
             step.tell(f"{test.statistics.lists} queries of the test split")
             against = {evaluated.against: evaluated.overall, **evaluated.simple}
             for name, compared in against.items():
-                step.tell(compared[METRIC].told(f"trees: {METRIC}", name))
+                step.tell(compared[METRIC].describe(f"trees: {METRIC}", name))
     return boosted

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from tfrank_sel.data import InputError
-from tfrank_sel.engines.connection import AUTHORIZATION, Connection
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.http_client import ADDRESS
-from tfrank_sel.refusals import received, refusal
+from tfrank_sel.search_engines.connection import AUTHORIZATION, Connection
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
@@ -119,7 +119,7 @@ class Engine(abc.ABC):
             InputError: If the content is neither, or the engine refuses.
         """
         if self._are_features(body):
-            self._push_features(body, self._named(features))
+            self._push_features(body, self._check_name(features))
             return None
         if not self._is_model(body):
             expected = "expected the engine's file of `features` or of `export.search_engine`"
@@ -158,7 +158,7 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def _push_model(self, body: Any, name: str, features: str) -> None: ...
 
-    def _named(self, features: str) -> str:
+    def _check_name(self, features: str) -> str:
         """The name of a set of features, which may stand in URLs and parameters."""
         if not _SET.fullmatch(features):
             expected = "`--features` must name a set of features, by letters, digits, _, . and -"
