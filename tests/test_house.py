@@ -123,7 +123,7 @@ def test_texts_reach_a_terminal_by_one_door() -> None:
         str(path.relative_to(package)): [x[0] for x in BESIDE.finditer(path.read_text())]
         for path in package.rglob("*.py")
     }
-    bar = found.pop("engines/__main__.py", [])  # of numbers
+    bar = found.pop("search_engines/__main__.py", [])  # of numbers
     assert [x for x in bar if x != "file=sys.stderr"] == []
     assert [x for x, ways in found.items() if ways and x not in MAY_TELL] == []
 
