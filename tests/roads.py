@@ -66,7 +66,8 @@ def main() -> int:
             failed += attempt(f"without {road}", {road}, checks())
     if options.part in (None, "alone"):
         for road in roads:
-            tests = [x for x in ROADS[road]["paths"] if x.startswith(("tests/", "tfrank_sel/"))]
+            paths = [x for x in ROADS[road]["paths"] if x.startswith(("tests/", "tfrank_sel/"))]
+            tests = [x for x in paths if x.endswith(".py") or [*(ROOT / x).rglob("*.py")]]
             command = pytest(*tests)
             if road == "tfx":  # which has an environment of its own
                 command[0] = str(ROOT / ".venv-tfx" / "bin" / "python")

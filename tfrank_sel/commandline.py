@@ -87,7 +87,7 @@ class Application(typer.Typer):
             def take(*args: Any, **kwargs: Any) -> None:
                 try:
                     function(*args, **kwargs)
-                except ModuleNotFoundError as error:
+                except ImportError as error:
                     tell(missing_package(error))
                     raise typer.Exit(2) from error
                 except self._refuses as error:

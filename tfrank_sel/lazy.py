@@ -6,6 +6,7 @@ modules are imported at the first use of one.
 """
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
@@ -83,8 +84,10 @@ class _Later:
         return self._import()(*args, **kwargs)
 
     def _import(self) -> Any:
-        for package in _PACKAGES:  # also those of functions in the config
-            importlib.import_module(f"tfrank_sel.{package}")
+        # The config may hold functions of any package; an installation may lack roads.
+        for package in (f"tfrank_sel.{x}" for x in _PACKAGES):
+            if importlib.util.find_spec(package) is not None:
+                importlib.import_module(package)
         return getattr(importlib.import_module(self._module), self._name)
 
 

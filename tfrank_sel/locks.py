@@ -42,7 +42,7 @@ def atomic_path(path: Path, *, replaces: bool = False) -> Iterator[Path]:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with created(Path(folder, "out")) as written:
+        ...     with atomic_path(Path(folder, "out")) as written:
         ...         _ = written.write_text("whole")
         ...     os.listdir(folder)
         ['out']

@@ -21,7 +21,13 @@ PACKAGES = {
 
 def exists(road: str) -> bool:
     """Whether a road is a part of this installation."""
-    return importlib.util.find_spec(PACKAGES[road]) is not None
+    try:
+        spec = importlib.util.find_spec(PACKAGES[road])
+    except ImportError:
+        # The package around the road needs an extra.
+        return False
+    # A folder that is left without code is no road.
+    return spec is not None and spec.origin is not None
 
 
 def load(road: str, user: str, module: str = "") -> ModuleType:

@@ -71,10 +71,10 @@ def test_a_subclass_keeps_what_it_passes_on(case: Case) -> None:
 @pytest.mark.parametrize("case", EVERY_LOSS + EVERY_METRIC, ids=name_of)
 def test_the_state_of_a_copy_has_no_graph_of_the_original(case: Case) -> None:
     made = case.make()
-    for name in ("checked", "_evaluator"):
+    for name in ("shared_formula", "_evaluator"):
         getattr(made, name, None)
-    assert vars(made).keys() & {"checked", "_evaluator"} or case in CALIBRATION
-    assert not made.__getstate__().keys() & {"checked", "_evaluator"}
+    assert vars(made).keys() & {"shared_formula", "_evaluator"} or case in CALIBRATION
+    assert not made.__getstate__().keys() & {"shared_formula", "_evaluator"}
 
 
 def test_the_copy_of_an_evaluator_is_equal() -> None:

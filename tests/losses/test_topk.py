@@ -166,19 +166,23 @@ def test_another_number_of_classes_than_of_lists_is_named() -> None:
 @pytest.mark.sample(3)
 @pytest.mark.compiled
 @pytest.mark.parametrize("jit_compile", [pytest.param(True, marks=pytest.mark.long), False])
-def test_tau_anneals_without_another_compilation(jit_compile: bool) -> None:
+def test_tau_anneals_without_another_compilation(jit_compile: bool, monkeypatch) -> None:
     x, y = RNG.normal(size=[64, 10]).astype("float32"), RNG.integers(0, 20, 64)
     loss = losses.SmoothTopKLoss(3, tau=5.0)
     model = keras.Sequential([keras.layers.Dense(20)])
     model.compile("adam", loss, jit_compile=jit_compile)
     traced = []
-    per_list = loss.per_list
-    loss.per_list = lambda *args: traced.append(1) or per_list(*args)
+    per_list = losses.SmoothTopKLoss.of_classes
+    monkeypatch.setattr(
+        losses.SmoothTopKLoss,
+        "of_classes",
+        lambda self, *args: traced.append(1) or per_list(self, *args),
+    )
     anneal = AnnealTau(loss, keras.optimizers.schedules.ExponentialDecay(1.0, 1, 0.5))
     seen = model.fit(x, y, batch_size=32, epochs=3, verbose=0, shuffle=False, callbacks=[anneal])
     np.testing.assert_allclose(seen.history["tau"], [2.0**-1, 2.0**-3, 2.0**-5])
     assert loss.get_config()["tau"] == 5.0
-    assert len(traced) <= 2
+    assert 1 <= len(traced) <= 2
     loss.current_tau.assign(1.0)
     found = loss(y, model(x))
     tf.config.run_functions_eagerly(True)

@@ -155,7 +155,7 @@ def summary_line(left_out: Mapping[str, int]) -> str:
     """Returns a line of what was left out.
 
     Example:
-        >>> told({"events without an item": 2, "queries without query_id": 1})
+        >>> summary_line({"events without an item": 2, "queries without query_id": 1})
         'left out: 2 events without an item, 1 queries without query_id'
     """
     return f"left out: {', '.join(f'{n:,} {name}' for name, n in left_out.items())}"

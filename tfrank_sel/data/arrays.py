@@ -279,7 +279,7 @@ def encode(values: Any, *, sort: bool = False) -> tuple[np.ndarray, np.ndarray]:
         sort: Whether to sort the distinct values; by default they have the order of the rows.
 
     Example:
-        >>> distinct, codes = encoded(np.array(["b", "a", "b"], object))
+        >>> distinct, codes = encode(np.array(["b", "a", "b"], object))
         >>> distinct.tolist(), codes.tolist()
         (['b', 'a'], [0, 1, 0])
     """

@@ -103,7 +103,7 @@ class FeatureSpec(Configurable):
                 is beyond float32.
 
         Example:
-            >>> FeatureSpec(num_features=2).checked([[1, 2]], labels=[1.0, 0.0])
+            >>> FeatureSpec(num_features=2).check([[1, 2]], labels=[1.0, 0.0])
             Traceback (most recent call last):
             ValueError: `labels` must have length 1. Received: 2
         """
@@ -128,7 +128,7 @@ class FeatureSpec(Configurable):
         """Returns the parts as named features, as in an `ExampleListWithContext`.
 
         Example:
-            >>> list(FeatureSpec(num_features=2).named().items)
+            >>> list(FeatureSpec(num_features=2).list_features().items)
             ['features', 'relevance', 'doc_id']
         """
         text = tf.io.FixedLenFeature([], tf.string, "")

@@ -147,7 +147,7 @@ def split_matrices(
     Example:
         >>> from tfrank_sel.features import Number
         >>> batch = {"features": tf.constant([[[20.0, 1.0], [20.0, 2.0]]])}
-        >>> values = named(batch, {"age": Number(of="query"), "price": Number()})
+        >>> values = split_matrices(batch, {"age": Number(of="query"), "price": Number()})
         >>> values["age"].numpy().tolist(), values["price"].numpy().tolist()
         ([20.0], [[1.0, 2.0]])
     """

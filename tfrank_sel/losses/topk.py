@@ -53,7 +53,7 @@ class HardSelection(NamedTuple):
     def kth_largest_beside(self, x: Tensor, item: Tensor | None) -> tuple[Tensor, Tensor]:
         x = tf.cast(x, tf.float64)
         if item is None:
-            return _largest(x, self.k)[:, -1], tf.zeros_like(x[:, 0])
+            return _largest(x, self.k)[:, -1], tf.zeros(tf.shape(x)[:1], x.dtype)
         column = tf.range(tf.shape(x)[1], dtype=item.dtype)
         here = column == item[:, tf.newaxis]
         score = tf.reduce_sum(tf.where(here, x, 0.0), axis=1)

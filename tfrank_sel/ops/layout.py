@@ -76,11 +76,13 @@ def in_blocks(
         batch_size = tf.shape(lists[0])[0]
         rows = tf.clip_by_value(batch_size, 1, rows)
 
-    missing = tf.maximum(-batch_size % rows, 1 - batch_size)  # a loop of no block has no shapes
+    # A loop of no block has no shapes.
+    count = tf.maximum(-(-batch_size // rows), 1)
+    missing = count * rows - batch_size
 
     def split(y: Tensor) -> Tensor:
         ends = [[0, missing]] + [[0, 0]] * (y.shape.rank - 1)
-        blocks = tf.reshape(tf.pad(y, ends), [-1, rows, *tf.unstack(tf.shape(y)[1:])])
+        blocks = tf.reshape(tf.pad(y, ends), [count, rows, *tf.unstack(tf.shape(y)[1:])])
         blocks.set_shape([None, None, *y.shape[1:]])
         return blocks
 
@@ -89,7 +91,7 @@ def in_blocks(
     )
     return tuple(
         tf.ensure_shape(
-            tf.reshape(y, tf.concat([[-1], tf.shape(y)[2:]], 0))[:batch_size], spec.shape
+            tf.reshape(y, tf.concat([[count * rows], tf.shape(y)[2:]], 0))[:batch_size], spec.shape
         )
         for y, spec in zip(results, to, strict=True)
     )

@@ -251,7 +251,7 @@ def _solr_scales(forest: Forest, features: Sequence[str]) -> list[np.float32]:
         warnings.warn(
             f"Solr adds {SLACK:g} to each threshold, and thresholds of these features are too far "
             f"apart to scale them all: it moves those near 0 of {', '.join(inexact)}",
-            stacklevel=4,
+            stacklevel=5,
         )
     return scales
 

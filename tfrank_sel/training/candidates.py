@@ -86,7 +86,7 @@ def unique_names(names: Iterable[str]) -> list[str]:
     """Makes names unique.
 
     Example:
-        >>> numbered(["lambdarank", "rg_cross_loss", "lambdarank"])
+        >>> unique_names(["lambdarank", "rg_cross_loss", "lambdarank"])
         ['lambdarank', 'rg_cross_loss', 'lambdarank_2']
     """
     all_names = list(names)

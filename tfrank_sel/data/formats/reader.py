@@ -42,7 +42,7 @@ def evenly_spaced(values: Sequence[_T], count: int = 32) -> list[_T]:
     """Returns at most `count` evenly spaced elements, the first and the last among them.
 
     Example:
-        >>> spaced(range(10), 4)
+        >>> evenly_spaced(range(10), 4)
         [0, 3, 6, 9]
     """
     if len(values) <= count:

@@ -122,7 +122,7 @@ def compare_types(
 
     Example:
         >>> old, new = {"price": NUMBERS, "age": NUMBERS}, {"price": TEXTS, "brand": TEXTS}
-        >>> [(x.rule, x.feature) for x in compared(old, new, "training", Gates(), 9)]
+        >>> [(x.rule, x.feature) for x in compare_types(old, new, "training", Gates(), 9)]
         [('type', 'price'), ('new_feature', 'brand'), ('absent_feature', 'age')]
     """
     changed = {}

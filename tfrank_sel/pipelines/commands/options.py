@@ -142,9 +142,9 @@ def keys(*names: str, of: type[Configuration] = Configuration) -> list[Option]:
 
 
 def take_options(*options: Option) -> Callable[[Command], Command]:
-    """Returns a decorator that adds options to a command, which takes them as `collect`.
+    """Returns a decorator that adds options to a command, which takes them as `given`.
 
-    They stand in the place of the parameter `collect`, which is a `Given`.
+    They stand in the place of the parameter `given`, which is a `Given`.
     """
 
     def collect(**chosen: Any) -> Given:

@@ -76,7 +76,7 @@ def assignment(key: str, text: str) -> str:
     """Returns `key=value` of a text as `--set` takes it: in quotes if it would be another value.
 
     Example:
-        >>> assigned("data.query", "my query"), assigned("data.query", "7")
+        >>> assignment("data.query", "my query"), assignment("data.query", "7")
         ('data.query=my query', 'data.query="7"')
     """
     plain = f"{key}={text}"

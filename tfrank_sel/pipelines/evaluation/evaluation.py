@@ -57,7 +57,8 @@ class MetricComparison:
             margin: Maximum allowed drop below it.
 
         Example:
-            >>> MetricComparison(0.532, 0.53, -0.017, 0.013, 75).told("NDCG@10", "baseline", 0.02)
+            >>> compared = MetricComparison(0.532, 0.53, -0.017, 0.013, 75)
+            >>> compared.describe("NDCG@10", "baseline", 0.02)
             'NDCG@10 0.530, baseline 0.532: no significant loss (-0.017 to +0.013, allowed -0.02)'
         """
         verdict = "no significant loss" if self.high >= 0.0 else "significant loss"
@@ -135,7 +136,8 @@ class Evaluation:
         """Returns the evaluation from its `figures`."""
         slices = {OVERALL: figures["metrics"], **figures["slices"]}
         # Runs of earlier versions lack some of the figures.
-        return pydantic.TypeAdapter(cls).validate_python({**figures, "slices": slices})
+        values = {**figures, "against": figures["against"], "slices": slices}
+        return pydantic.TypeAdapter(cls).validate_python(values)
 
 
 def measures(

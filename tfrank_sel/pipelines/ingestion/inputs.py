@@ -340,8 +340,10 @@ class Job:
         if configuration.model.trees == "auto" and not has_lightgbm():
             model = configuration.model.model_copy(update={"trees": False})
             configuration = configuration.model_copy(update={"model": model})
-        packages = ("onnx", "onnxruntime", roads.PACKAGES["onnx"])
-        for name in packages if configuration.export.onnx else ():
+        if configuration.export.onnx and not roads.exists("onnx"):
+            reason = received(f"needs {roads.PACKAGES['onnx']}", "an installation without it")
+            raise configuration.error("export.onnx", reason)
+        for name in ("onnx", "onnxruntime") if configuration.export.onnx else ():
             if importlib.util.find_spec(name) is None:
                 reason = received(f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}")
                 raise configuration.error("export.onnx", reason)

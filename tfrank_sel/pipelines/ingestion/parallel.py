@@ -121,13 +121,13 @@ def ingest(
 
 
 def _lists(numbered: Numbered, reading: PartReader) -> Iterator[Any]:
-    """As `Reading.lists`."""
+    """As `PartReader.lists`."""
     for name, value in reading.lists(numbered):
         yield value if name == "found" else TaggedOutput(name, value)
 
 
 def _rows(numbered: Numbered, reading: PartReader) -> Iterator[Any]:
-    """As `Reading.rows`, by split and query, with the numbers of source and part."""
+    """As `PartReader.rows`, by split and query, with the numbers of source and part."""
     for name, value in reading.rows(numbered):
         if name == "found":
             split, table = value

@@ -154,7 +154,7 @@ def group_units(
         folder: A temporary folder on this machine.
 
     Yields:
-        All lists, as `Reading.lists`, and the other units.
+        All lists, as `PartReader.lists`, and the other units.
     """
     held, size = list[tuple[str | None, Table]](), 0
     for name, value in units:

@@ -157,7 +157,7 @@ def frame_record(record: bytes) -> tuple[bytes, bytes, bytes]:
     """Returns the bytes of a record in a TFRecord file.
 
     Example:
-        >>> b"".join(framed(b"")).hex()
+        >>> b"".join(frame_record(b"")).hex()
         '000000000000000029039807d8ea82a2'
     """
     length = struct.pack("<Q", len(record))

@@ -370,7 +370,7 @@ def format_value(value: Any) -> str:
     """Returns a short form of the value of a key.
 
     Example:
-        >>> shown([{"class": "LambdaLoss", "temperature": 2.0}, {"class": "RGCrossLoss"}])
+        >>> format_value([{"class": "LambdaLoss", "temperature": 2.0}, {"class": "RGCrossLoss"}])
         '[LambdaLoss(temperature=2), RGCrossLoss]'
     """
     if isinstance(value, float):
