@@ -28,7 +28,7 @@ def left_out(cases: Iterable[tuple[str, str, pytest.Item]]) -> dict[str, set[str
         every[group].add(value)
         if case.get_closest_marker("long") is None:
             met[group].add(value)
-    return {x: every[x] - met[x] for x in met if every[x] != met[x]}
+    return {x: every[x] - met[x] for x in every if every[x] != met[x]}
 
 
 def test_the_cases_are_the_same_on_all_days(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
-"""Soft top-k and top-k cross-entropy and difftopk and LapSum's code; losses from PyTorch.
+"""Soft top-k and top-k cross-entropy and difftopk and LapSum's code.
 
     python -m benchmarks.speed.soft_topk --lapsum CHECKOUT
 
-Forward and backward on one core. The peers need PyTorch: install `tfrank_sel[torch]`, `difftopk`
-and `ninja`, and uninstall `triton`, whose LLVM and TensorFlow's do not share a process. CHECKOUT is
+Forward and backward on one core. The peers need PyTorch: install `torch`, `difftopk` and
+`ninja`, and uninstall `triton`, whose LLVM and TensorFlow's do not share a process. CHECKOUT is
 one of https://github.com/gmum/LapSum, whose extension for CPUs is compiled here. Its memberships
 must equal ours. difftopk sorts the 16 best classes by a bitonic network.
 """
@@ -24,7 +24,7 @@ import tensorflow as tf
 from benchmarks.speed import rows
 from benchmarks.speed.interleaved import Call, use_one_core
 from benchmarks.speed.topk_competitors import softmax, with_gradient
-from tfrank_sel import losses, models, objectives
+from tfrank_sel import losses, models
 
 BATCH_SIZE = 128
 K = 5
@@ -118,43 +118,13 @@ def compare(rounds: int, checkout: pathlib.Path | None) -> Iterator[rows.Found]:
         yield from rows.compare(dict([select]), plain | authors, rounds)
 
 
-def of_torch(rounds: int) -> Iterator[rows.Found]:
-    """Yields a row of a loss called from PyTorch, compared with that of PyTorch."""
-    try:
-        import torch
-    except ImportError as error:
-        yield rows.LeftOut("torch", str(error))
-        return
-    random = np.random.default_rng(0)
-    scores = torch.tensor(random.standard_normal([256, 200], np.float32), requires_grad=True)
-    labels = torch.tensor(random.random([256, 200]) < 0.05, dtype=torch.float32)
-    x, y = tf.constant(scores.detach().numpy()), tf.constant(labels.numpy())
-    version = torch.__version__.partition("+")[0]
-    theirs = {"SoftmaxLoss": torch.nn.functional.cross_entropy}
-    for made in (losses.SoftmaxLoss(), losses.LambdaLoss()):
-        name = type(made).__name__
-        alone = with_gradient(functools.partial(_swapped, made))
-        peers = {rows.Peer("the same in TensorFlow"): functools.partial(alone, x, y)}
-        if name in theirs:
-            peers[rows.Peer("torch", version)] = functools.partial(
-                _backward, theirs[name], scores, labels
-            )
-        mine = functools.partial(_backward, objectives.torch(made), scores, labels)
-        yield from rows.compare({f"{name} by objectives.torch, [256, 200]": mine}, peers, rounds)
-
-
 def _swapped(loss: losses.ListwiseLoss, scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return loss(labels, scores)
-
-
-def _backward(criterion: Callable[..., Any], scores: Any, labels: Any) -> None:
-    criterion(scores, labels).backward()
 
 
 def found(options: argparse.Namespace) -> Iterator[rows.Found]:
     """Yields all rows."""
     yield from compare(options.rounds, options.lapsum)
-    yield from of_torch(options.rounds)
 
 
 def main() -> None:

@@ -27,11 +27,17 @@ def plain(k: int):
     return lambda x, scale: f(tf.constant(x, tf.float64), tf.constant(scale, tf.float64))
 
 
+def soft_kth_largest(x: tf.Tensor, k: int, scale: float = 1.0) -> tf.Tensor:
+    """The soft k-th largest of all scores of each list: beside no item."""
+    nothing = tf.fill([tf.shape(x)[0]], -1)
+    return symmetric.soft_kth_largest_beside(x, nothing, k, scale)[0]
+
+
 def value_and_gradient(x: np.ndarray, k: int, scale: float, dtype: str) -> tuple:
     x = tf.constant(x, dtype)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        kth = symmetric.soft_kth_largest(x, k, scale)
+        kth = soft_kth_largest(x, k, scale)
     return kth.numpy(), tape.gradient(kth, x).numpy().astype(np.float64)
 
 
@@ -137,7 +143,7 @@ def test_graphs_of_any_known_shape_agree(shape: tuple, jit_compile: bool) -> Non
 
     @tf.function(jit_compile=jit_compile, input_signature=spec, autograph=False)
     def gradient(x: tf.Tensor) -> tf.Tensor:
-        return tf.gradients(symmetric.soft_kth_largest(x, 3, 0.5), x)[0]
+        return tf.gradients(soft_kth_largest(x, 3, 0.5), x)[0]
 
     x = RNG.normal(size=[5, 7])
     expected = value_and_gradient(x, 3, 0.5, "float32")[1]
@@ -156,7 +162,7 @@ def test_blocks_of_lists_equal_the_whole(batch_size, device, monkeypatch) -> Non
 
     @tf.function(jit_compile=True, input_signature=spec, autograph=False)
     def both(x: tf.Tensor) -> tuple:
-        kth = symmetric.soft_kth_largest(x, 4, 0.3)
+        kth = soft_kth_largest(x, 4, 0.3)
         return kth, tf.gradients(kth, x)[0]
 
     with layout.traced_for(device):
@@ -184,12 +190,12 @@ def test_third_derivatives_equal_those_of_the_plain_form() -> None:
             y = tf.reduce_sum(tf.sin(b.gradient(y, x)))
         return c.gradient(y, x)
 
-    actual = third(lambda x: symmetric.soft_kth_largest(x, 3))
+    actual = third(lambda x: soft_kth_largest(x, 3))
     np.testing.assert_allclose(actual, third(by_logs), rtol=1e-8)
 
 
 def test_a_wrong_rank_or_degree_is_named() -> None:
     with pytest.raises(ValueError, match=r"`k` must be positive. Received: k=0$"):
-        symmetric.soft_kth_largest(tf.zeros([1, 2]), 0)
+        soft_kth_largest(tf.zeros([1, 2]), 0)
     with pytest.raises(ValueError, match=r"`degree` must be at least 0. Received: degree=-1"):
         symmetric.log_symmetric(tf.zeros([1, 2]), -1)

@@ -35,9 +35,17 @@ def test_labels_may_be_negative(tmp_path):
     assert parquet.read_table(tmp_path / "collected.parquet")["click"].to_pylist() == [-1.0]
 
 
+NO_ID = {"nothing", "NaN"}  # of an item, which lists may lack and documents may not
+
+
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
-def test_identifiers_are_those_of_read(tmp_path, suffix, monkeypatch):
-    door = by_collect, columns.by_read, ("query", "doc_id")
-    monkeypatch.setitem(columns.DOORS, "collect", door)
-    columns.test_identifiers_are_those_of_read(tmp_path, "collect", suffix)
+@pytest.mark.parametrize(("role", "index"), [("query", 1), ("doc_id", 2)])
+def test_identifiers_are_those_of_read(tmp_path, suffix, role, index):
+    for name, values in {**columns.PLAIN, **columns.ARRAYS}.items():
+        path = columns.written(tmp_path, values, lambda row: row[index], suffix)
+        if path is not None:
+            wanted, found = (
+                columns.attempt(x, path, role, tmp_path) for x in (columns.by_read, by_collect)
+            )
+            assert found == (None if name in NO_ID else wanted), name

@@ -43,7 +43,8 @@ FLOODS = {
 @pytest.mark.parametrize("kind", FLOODS)
 def test_output_that_nobody_reads_stops_nothing(kind, tmp_path):
     done = tmp_path / "done"
-    code = "import pathlib\nfrom tfrank_sel.serving.output import unhindered\nwith unhindered():\n"
+    code = "import pathlib\nfrom tfrank_sel.serving.output import drain_output\n"
+    code += "with drain_output():\n"
     lines = [*FLOODS[kind].splitlines(), f"pathlib.Path({str(done)!r}).touch()"]
     code += "".join(f"    {line}\n" for line in lines)
     process = subprocess.Popen(
@@ -57,8 +58,8 @@ def test_output_that_nobody_reads_stops_nothing(kind, tmp_path):
 
 def test_output_that_is_read_is_whole_and_in_order():
     code = (
-        "from tfrank_sel.serving.output import unhindered\n"
-        "with unhindered():\n    for i in range(1000): print(i, flush=True)\nprint('after')"
+        "from tfrank_sel.serving.output import drain_output\n"
+        "with drain_output():\n    for i in range(1000): print(i, flush=True)\nprint('after')"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.split() == [*map(str, range(1000)), "after"]

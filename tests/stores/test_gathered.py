@@ -37,7 +37,7 @@ def test_a_bundle_that_fails_and_is_done_again_counts_once(folder):
     [found] = [one.value for one in write.finish_bundle()]
     with beam.Pipeline() as pipeline:
         told = pipeline | beam.Create([found]) | beam.GroupByKey()
-        told | beam.MapTuple(beams._name)
+        told | beam.MapTuple(beams._list_files)
     assert list(beams.read_gathered(prefix)) == ["kept"]
 
 

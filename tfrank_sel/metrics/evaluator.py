@@ -53,7 +53,8 @@ class Measure(Listwise):
     def input_key(self) -> Hashable:
         """Metrics whose `input_key` is equal read the same batch of the same input, and sort alike.
 
-        A subclass adds the parameters that its own `batch_of`, `counted_items` or `shared_sort` use.
+        A subclass adds the parameters that its own `batch_of`, `counted_items` or `shared_sort`
+        use.
         """
 
     @abc.abstractmethod

@@ -117,9 +117,11 @@ def gather(values: beam.PCollection, prefix: str | Path) -> None:
         os.makedirs(os.path.dirname(prefix), exist_ok=True)
     written = values | f"Gather {name}" >> beam.ParDo(_Gather(str(prefix)))
     files = written | f"Files of {name}" >> beam.GroupByKey()
-    files | f"Name {name}" >> beam.MapTuple(
-        lambda prefix, paths: stores.write_text(f"{prefix}.json", json.dumps(list(paths)))
-    )
+    files | f"Name {name}" >> beam.MapTuple(_list_files)
+
+
+def _list_files(prefix: str, paths: Iterable[str]) -> None:
+    stores.write_text(f"{prefix}.json", json.dumps(list(paths)))
 
 
 def read_gathered(prefix: str | Path) -> Iterator[Any]:
