@@ -205,9 +205,11 @@ lint: .venv/installed
 	.venv/bin/python tests/exports.py --check
 	.venv/bin/python tests/structure.py
 
-# the tables of the names that packages export and that Keras loads, anew
+# what is made of the code: the tables of names that packages export and that Keras loads, and the
+# default configuration
 exports: .venv/installed
 	.venv/bin/python tests/exports.py
+	.venv/bin/tfrank-sel-pipelines config > pipelines/default.toml
 
 # the versions that are installed, with the hashes of their files; those of the image of Dataflow
 FREEZE = .venv/bin/uv pip freeze --quiet --exclude-editable --python
