@@ -48,7 +48,7 @@ REFUSALS = {
     "width of towers": lambda model: towers(model, (np.arange(3), np.arange(3))),
 }
 STOPPED = {
-    "sweep": ("judged", lambda model: model.fit(OTHER)),
+    "sweep": ("epoch_metrics", lambda model: model.fit(OTHER)),
     "end": ("warn_if_collapsed", lambda model: model.fit(OTHER)),
 }
 

@@ -70,7 +70,7 @@ def test_a_split_without_items_is_refused():
 
 def a_day(price, brand):
     """Statistics of lists of two items."""
-    summary = Summary(DAYS.inputs, DAYS.features)
+    summary = Summary(functools.partial(items, layout=DAYS), DAYS.features)
     made = [
         writing.serialize_sequence_example(
             {"price": [price, price + 1.0], "brand": ["a", brand], sequences.LABEL: [0.0, 1.0]},

@@ -18,7 +18,7 @@ from tfrank_sel.data.spec import input_name
 from tfrank_sel.features import Hash
 from tfrank_sel.pipelines import configuration
 from tfrank_sel.pipelines.analysis import statistics
-from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
+from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.ingestion import ingest, inputs
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.learning import preparation
@@ -163,7 +163,7 @@ def run(tmp_path_factory, trained):
         return trained[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfrank_sel.pipelines.tfx.training.train", kept)
+        patch.setattr(fitting, "train", kept)
         return run_over(made, folder)
 
 
@@ -205,8 +205,8 @@ def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
     shards = ingest.ingest(read_alike, layout, tmp_path).shards
     types = layout.features
     statistics.summarise(shards, layout.spec, tmp_path, features=types)
-    split = DataSplit.load(shards["train"], tmp_path / "train.json")
-    wanted = preparation.fit_preparation(split, layout, within_list=True).get_config()
+    known = Statistics.load(tmp_path / "train.json")
+    wanted = preparation.fit_preparation(known, layout, within_list=True).get_config()
     for name in ("mean", "variance"):
         np.testing.assert_allclose(found.pop(name), wanted.pop(name), rtol=1e-9, atol=1e-12)
     assert found == json.loads(json.dumps(wanted))
