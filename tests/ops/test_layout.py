@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.speed.gpu import counts
 from tfrank_sel import losses
 from tfrank_sel.losses import lambdas
 from tfrank_sel.ops import layout
@@ -61,6 +60,9 @@ def test_both_layouts_agree(name: str) -> None:
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_layout_for_a_gpu_has_no_loop(name: str) -> None:
+    pytest.importorskip("numba")  # which the second stack lacks
+    from benchmarks.speed.gpu import counts
+
     labels, scores = map(tf.constant, lists())
     spec, loss = tf.TensorSpec([None, SIZE]), LOSSES[name]()  # as Keras gives it
 

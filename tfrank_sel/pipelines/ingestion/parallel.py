@@ -108,7 +108,7 @@ def ingest(
             "bad": read.bad | beam.Map(dataclasses.asdict),
             "lists": read.lists,
             "census": done.census
-            | beam.CombinePerKey(beams.Combine(runners.Combiner()))
+            | "Count" >> beam.CombinePerKey(beams.Combine(runners.Combiner()))
             | beam.MapTuple(lambda split, counted: {split: vars(counted)}),
             "repeated": done.queries | repeated | beam.Values(),
         }
