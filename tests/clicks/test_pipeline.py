@@ -169,15 +169,21 @@ def test_positions_that_no_item_connects_do_not_stop_a_run(log, tmp_path, unconn
     assert (9 in shown.to_pylist()) == (unconnected == "nearest")
 
 
+def of_test(run):
+    """The lists of the test split that a run ingested, and the folder of its log."""
+    ingested = run / "ingest"
+    shards = [str(x) for x in (ingested / "records").glob("test-*")]
+    schema = Schema.read(ingested / "layout.json")
+    lists = stored_lists.PackedLists(shards, data.FeatureSpec(len(schema.names)))
+    return lists, ingested / "clicks"
+
+
 def test_a_log_of_repeated_queries_needs_sessions(log, tmp_path):
     parquet.write_table(pa.table(log), tmp_path / "log.parquet")
     done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"clicks.session": ""})
     assert done.exit_code == 0, done.output
-    ingested = tmp_path / "run" / "ingest"
-    shards = [str(x) for x in (ingested / "records").glob("test-*")]
-    schema = Schema.read(ingested / "layout.json")
-    lists = stored_lists.PackedLists(shards, data.FeatureSpec(len(schema.names)))
-    folder, settings = ingested / "clicks", Clicks(position="place")
+    lists, folder = of_test(tmp_path / "run")
+    settings = Clicks(position="place")
 
     def zeros(inputs):
         return tf.zeros(tf.shape(inputs["mask"]))
@@ -199,11 +205,8 @@ def test_an_error_is_no_log_without_a_value(log, tmp_path):
     parquet.write_table(pa.table(log), tmp_path / "log.parquet")
     done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"clicks.method": "pbm"})
     assert done.exit_code == 0, done.output
-    ingested = tmp_path / "run" / "ingest"
-    shards = [str(x) for x in (ingested / "records").glob("test-*")]
-    schema = Schema.read(ingested / "layout.json")
-    lists = stored_lists.PackedLists(shards, data.FeatureSpec(len(schema.names)))
-    folder, settings = ingested / "clicks", Clicks(position="place", session="visit")
+    lists, folder = of_test(tmp_path / "run")
+    settings = Clicks(position="place", session="visit")
 
     def scores(inputs, value=0.0):
         return tf.fill(tf.shape(inputs["mask"]), value)

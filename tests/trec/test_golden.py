@@ -16,8 +16,6 @@ from tfrank_sel import metrics, trec
 from tfrank_sel.data.trec import read_qrels, read_run
 from tfrank_sel.ops import ranking
 
-pytestmark = pytest.mark.sample(12)  # as of all golden vectors
-
 Array = NDArray[np.float64]
 Values = dict[str, dict[str, float]]
 
