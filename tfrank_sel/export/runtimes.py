@@ -1,16 +1,16 @@
 """Export of rankers as files of other runtimes, which roads beside the core write."""
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 
 from tfrank_sel import roads
+from tfrank_sel.arguments import StrPath
 
 
-def onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
+def onnx(model: keras.Model, path: StrPath) -> None:
     """Writes a ranker as a file of ONNX. Requires the extra `onnx`.
 
     The graph has only standard operators (opset 18), computes in float32 and float64, and takes any
@@ -54,7 +54,7 @@ def onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
 def search_engine(
     model: keras.Model,
-    path: str | os.PathLike[str],
+    path: StrPath,
     engine: str,
     features: Sequence[str] | Mapping[str, Mapping[str, Any]],
     name: str = "ranker",

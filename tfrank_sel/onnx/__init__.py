@@ -1,15 +1,15 @@
 """Files of ONNX, which any of its runtimes reads without TensorFlow."""
 
-import os
 from pathlib import Path
 
 import keras
 
 from tfrank_sel import keras_versions
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.locks import atomic_path
 
 
-def write(model: keras.Model, path: str | os.PathLike[str]) -> None:
+def write(model: keras.Model, path: StrPath) -> None:
     """Writes the file of `tfrank_sel.export.onnx`."""
     if not keras_versions.IS_KERAS_3:
         raise ImportError("`export.onnx` requires Keras 3")

@@ -4,7 +4,6 @@ import enum
 import itertools
 import json
 import math
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.errors import received, refusal
 from tfrank_sel.locks import atomic_path
 from tfrank_sel.models import BoostedTrees
@@ -72,7 +72,7 @@ VERSIONS: Mapping[str, Sequence[Behaviour]] = {
 
 def write(
     model: keras.Model,
-    path: str | os.PathLike[str],
+    path: StrPath,
     engine: str,
     features: Sequence[str] | Mapping[str, Mapping[str, Any]],
     name: str,

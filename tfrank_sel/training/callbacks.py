@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import os
 import re
 import statistics
 import time
@@ -16,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import artefacts
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.errors import refusal
 from tfrank_sel.locks import atomic_path
 from tfrank_sel.training import networks
@@ -210,7 +210,7 @@ class Hooks:
     on_step: Callable[[], None] = _ignore
     on_model: Callable[[Any], None] = _ignore
     optimizer: Callable[[SettingsLike, int], keras.optimizers.Optimizer] = networks.adam
-    logs: str | os.PathLike[str] | None = None
+    logs: StrPath | None = None
     backup: Path | None = None
     on_backup: Callable[[], None] | None = None
     verbose: int = 0

@@ -15,6 +15,7 @@ import pydantic
 import tomlkit
 from tomlkit.items import Item
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration.section import ConfigurationError, Section, fields, no_key
@@ -84,7 +85,7 @@ def assignment(key: str, text: str) -> str:
 
 
 def load(
-    path: str | os.PathLike[str] | None = None,
+    path: StrPath | None = None,
     overrides: Iterable[Override] = (),
     defaults: Iterable[Override] = (),
 ) -> Configuration:
@@ -143,7 +144,7 @@ def _with_overrides(
         raise first from error
 
 
-def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def _read(path: StrPath) -> dict[str, Any]:
     file_path = os.fspath(path)
     try:
         with stores.open_file(path) as file:

@@ -9,10 +9,11 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores, typed
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.errors import received, refusal
+from tfrank_sel.errors import refusal
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature, Number, Vector
@@ -60,7 +61,7 @@ class SavedScorer:
         try:
             self._loaded = tf.saved_model.load(stores.near_folder(folder))
         except Exception as error:  # whatever a damaged file makes of TensorFlow
-            raise InputError(folder, received("expected a SavedModel", error)) from None
+            raise rejection(folder, "expected a SavedModel", error) from None
         of_model = self._loaded.signatures["predict"].structured_input_signature[1]
         of_lists, taken = (
             {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(specs.items())}
@@ -89,7 +90,7 @@ class SavedScorer:
         signatures = self._loaded.signatures
         if "explain" not in signatures:
             expected = "expected a model with the signature `explain`: export it again"
-            raise InputError(folder, received(expected, *signatures))
+            raise rejection(folder, expected, *signatures)
         explain = signatures["explain"]
         [pair] = explain.structured_input_signature[1].keys() - inputs.keys()
         return lambda pairs, **lists: explain(**lists, **{pair: pairs})
@@ -113,7 +114,7 @@ class SavedInputs:
     names: Sequence[str] = ()
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> Self:
+    def read(cls, folder: StrPath) -> Self:
         """Reads the manifest of a model.
 
         Args:
@@ -129,11 +130,11 @@ class SavedInputs:
             raise
         except (OSError, ValueError) as error:
             expected = "expected the folder of a model from the step `export`"
-            raise InputError(path, received(expected, error)) from error
+            raise rejection(path, expected, error) from error
         inputs = ModelInputs.of_description(manifest["features"])
         if inputs is None:
             expected = "expected a model with packed features, or with typed features"
-            raise InputError(path, received(expected, *manifest["features"]))
+            raise rejection(path, expected, *manifest["features"])
         if inputs.packed is None:
             return cls(path, inputs)
         nameless = _nameless(inputs.packed.num_features)
@@ -185,7 +186,7 @@ class SavedInputs:
 
     def _error(self, of_lists: str) -> InputError:
         expected = "the lists must have the features of the model"
-        return InputError(self.folder, received(expected, of_lists))
+        return rejection(self.folder, expected, of_lists)
 
 
 class RecordScorer:

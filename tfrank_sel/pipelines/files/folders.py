@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.data.stores import write_text as write_text
 from tfrank_sel.errors import received
 from tfrank_sel.locks import hold
@@ -37,10 +37,10 @@ def only_here(output: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             if output.exists() and not output.is_dir():
-                raise InputError(str(output), received("the output must be a folder", "a file"))
+                raise rejection(str(output), "the output must be a folder", "a file")
             if output.is_dir() and any(output.iterdir()) and not _is_run(output):
                 reason = "the output folder must be new, empty, or contain a run"
-                raise InputError(str(output), received(reason, "a folder with other contents"))
+                raise rejection(str(output), reason, "a folder with other contents")
             stack.enter_context(hold(output))
         except FileExistsError as error:
             reason = received("one process at a time can work on a run", error)
@@ -128,7 +128,7 @@ def read_json(path: Path) -> Any:
 def changed_file_error(path: Path, step: str, content: str) -> InputError:
     """The error for a file that is not the one that a step wrote."""
     reason = f"differs from what {step} wrote: `run --from {step}` writes it again"
-    return InputError(str(path), received(reason, content))
+    return rejection(str(path), reason, content)
 
 
 def link(folder: str | Path, target_folder: str | Path) -> None:

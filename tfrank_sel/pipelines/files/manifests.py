@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from tfrank_sel import artefacts
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders
@@ -55,7 +55,7 @@ class Fingerprint:
             size, modified = status.st_size, status.st_mtime_ns
             return cls(size, modified, _digest(os.path.abspath(path), size, modified))
         except OSError as error:
-            raise InputError(path, received("expected a file", error.strerror)) from error
+            raise rejection(path, "expected a file", error.strerror) from error
 
 
 @functools.cache

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from tfrank_sel.data import leases, stores
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.pipelines.files import folders
 
 _OFTEN = 1.0  # seconds between two times that a training is sent
@@ -72,7 +71,7 @@ class Mirror:
         stored = self._remote_files()
         if stored and folders.CONFIGURATION not in stored:
             reason = "the output folder must be new, empty, or contain a run"
-            raise InputError(self.url, received(reason, "a folder with other contents"))
+            raise rejection(self.url, reason, "a folder with other contents")
         if outside := [name for name in _OUTSIDE if name in stored]:
             stores.fetch(self.url, outside, self.path)
         for step in folders.RECORDS:
@@ -168,7 +167,7 @@ def _lease(url: str) -> Iterator[None]:
                 raise leases.LeaseError(f"{error}") from error
             yield
     except leases.LeaseError as error:
-        raise InputError(url, received("one process at a time can work on a run", error)) from error
+        raise rejection(url, "one process at a time can work on a run", error) from error
 
 
 def near(run: str | Path) -> Path:

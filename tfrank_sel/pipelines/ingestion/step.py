@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from tfrank_sel.data import letor, stores, synthetic
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import clicks, ingest_counts
@@ -96,4 +95,4 @@ def _check_same(earlier: Path, layout: Schema) -> None:
         old, new = before.features, layout.features
         others = ", ".join(sorted(x for x in {*old, *new} if old.get(x) != new.get(x)))
         reason = "to continue a run, features, types and context must be the same"
-        raise InputError(str(earlier), received(reason, f"other {others or 'context'}"))
+        raise rejection(str(earlier), reason, f"other {others or 'context'}")

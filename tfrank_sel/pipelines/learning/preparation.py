@@ -6,8 +6,7 @@ import numpy as np
 
 from tfrank_sel import models
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines.analysis.statistics import Statistics
@@ -66,10 +65,10 @@ def _vocabulary(name: str, feature: Category, counts: Mapping[str, int]) -> list
     if len(counts) == 1:
         [[value, count]] = counts.items()
         reason = f"expected two values of {name!r}, or one and items without"
-        raise InputError(where, received(reason, f"{value!r} for all {count} items"))
+        raise rejection(where, reason, f"{value!r} for all {count} items")
     words = summary.vocabulary(counts, feature)
     if not words:
         expected = f"expected a value of {name!r} that occurs {feature.min_count} times"
         most = max(count for value, count in counts.items() if value)
-        raise InputError(where, received(expected, f"at most {most}"))
+        raise rejection(where, expected, f"at most {most}")
     return words

@@ -10,8 +10,7 @@ import keras
 
 from tfrank_sel import models
 from tfrank_sel.commandline import log_warnings
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.console import interrupts
@@ -129,7 +128,7 @@ class Training:
                     except fitting.StartError as error:
                         reason = "to continue a run, losses and network must be the same"
                         run = str(self.earlier and self.earlier.path)
-                        raise InputError(run, received(reason, error)) from error
+                        raise rejection(run, reason, error) from error
                     except TreesError as error:
                         raise InputError("model.trees", str(error)) from error
                     for fit in fitted.fits:

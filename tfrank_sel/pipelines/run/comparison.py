@@ -5,8 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.console import Progress
@@ -50,7 +49,7 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
         ConfigurationError: If the configuration of the first cannot be read.
     """
     if a.resolve() == b.resolve():
-        raise InputError(str(b), received("expected another run than the first", "the same"))
+        raise rejection(str(b), "expected another run than the first", "the same")
     settings, fits = (
         registry.differing_keys(a, b),
         [registry.read_fits(folder) for folder in (a, b)],
@@ -78,5 +77,5 @@ def _saved_model(folder: Path) -> Path:
     saved_model = folder / "export" / "saved_model"
     if not saved_model.is_dir():
         reason = "expected the folder of a run whose model is exported"
-        raise InputError(str(folder), received(reason, "no export/saved_model"))
+        raise rejection(str(folder), reason, "no export/saved_model")
     return saved_model

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.errors import received
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.analysis.gates import GateError
@@ -166,7 +166,7 @@ def assist(configuration: Configuration, output: str, *, force: str | None = Non
         return False
     if stores.is_remote(output) and not cluster.is_of_one_machine:
         reason = "workers on several machines require a run folder that all of them can access"
-        raise InputError(output.rstrip("/"), received(reason, "the URL of a store"))
+        raise rejection(output.rstrip("/"), reason, "the URL of a store")
     job = Job.of(configuration, output)
     if "train" in Plan.of(job, force).stale:
         result = Run(job, Progress(Terminal(quiet=True)))

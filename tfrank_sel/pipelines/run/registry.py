@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.run.steps import STEPS
@@ -51,7 +50,7 @@ def runs(folder: Path) -> Iterator[Path]:
         tfrank_sel.data.InputError: If it is not a folder.
     """
     if not folder.is_dir():
-        raise InputError(str(folder), received("expected a folder", "none"))
+        raise rejection(str(folder), "expected a folder", "none")
     for path, names, files in os.walk(folder):
         names.sort()
         if folders.CONFIGURATION in files:
@@ -101,7 +100,7 @@ def read_fits(folder: Path) -> list[dict[str, Any]]:
     training = _read(folder / "train" / "training.json")
     if training is None:
         reason = "expected the folder of a run whose model is trained"
-        raise InputError(str(folder), received(reason, "no train/training.json"))
+        raise rejection(str(folder), reason, "no train/training.json")
     return fits(training)
 
 
@@ -127,7 +126,7 @@ def _configuration(folder: Path) -> dict[str, Any]:
     try:
         return dict(without_secrets(tomllib.loads(path.read_text(encoding="utf-8"))))
     except (OSError, ValueError) as error:
-        raise InputError(str(folder), received("expected the folder of a run", error)) from error
+        raise rejection(str(folder), "expected the folder of a run", error) from error
 
 
 def _read(path: Path) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.distribution import Group
@@ -189,7 +190,7 @@ class Run:
             )
 
 
-def open_run(folder: str | os.PathLike[str]) -> Run:
+def open_run(folder: StrPath) -> Run:
     """Opens the folder of a run that ended, or the URL of one in a store, for its results.
 
     Raises:

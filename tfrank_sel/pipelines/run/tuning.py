@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfrank_sel import artefacts
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.errors import received, require_extra
 from tfrank_sel.locks import hold
 from tfrank_sel.pipelines.configuration import (
@@ -102,7 +102,7 @@ class Study:
         if not (self.output / DATABASE).is_file():
             if any(path.name != ".lock" for path in self.output.iterdir()):
                 reason = "the output folder must be new, empty, or contain a study"
-                raise InputError(output_path, received(reason, "a folder with other contents"))
+                raise rejection(output_path, reason, "a folder with other contents")
             return
         shown = {"mode": "json", "by_alias": True, "exclude": _IRRELEVANT}
         before, now = (
@@ -161,7 +161,7 @@ class Study:
             before = {artefacts.address(path): x for path, x in before.items()}
             for path in (*now, *before):
                 if now.get(path) != before.get(path):
-                    raise InputError(path, received(_SAME, "a changed file"))
+                    raise rejection(path, _SAME, "a changed file")
             for step in ("ingest", "analyze"):
                 run(self.configuration, self.output / DATA, progress, only=step)
             self._study.set_user_attr(_FILES, now)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfrank_sel import artefacts, data
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.errors import received
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature
@@ -93,7 +93,7 @@ def _read_state(work: str) -> Any:
         return json.loads(stores.read_text(path)) if stores.is_file(path) else None
     except ValueError as error:
         reason = "expected JSON of an interrupted call; remove the folder to start again"
-        raise InputError(path, received(reason, error)) from error
+        raise rejection(path, reason, error) from error
 
 
 def _check_new(output: str, before: Any) -> None:
@@ -105,7 +105,7 @@ def _check_new(output: str, before: Any) -> None:
         is_new = not (stores.find(output) if before is None else is_complete)
     if not is_new:
         reason = "the output folder must be new or empty"
-        raise InputError(output, received(reason, "a file, or a folder that is not empty"))
+        raise rejection(output, reason, "a file, or a folder that is not empty")
 
 
 DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin with `_`
@@ -423,6 +423,6 @@ def _version(path: str) -> list[tuple[str, int, str]]:
     try:
         states = stores.states(path) if stores.is_dir(path) else {path: stores.state(path)}
     except OSError as error:
-        raise InputError(path, received("expected a readable file", error)) from error
+        raise rejection(path, "expected a readable file", error) from error
     where = str if stores.is_remote(path) else os.path.abspath
     return sorted((artefacts.address(where(name)), *state) for name, state in states.items())
