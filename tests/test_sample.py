@@ -61,6 +61,8 @@ def test_each_mode_and_each_format_is_met(collected: list[pytest.Function]) -> N
     cases = []
     for item in collected:
         values = item.callspec.params
+        if any(mark.name == "long" for mark in getattr(item.function, "pytestmark", ())):
+            continue  # a long trial as a whole, not a case beyond a sample
         if "mode" in values:
             cases.append((f"{item.path.name}: {item.originalname}", str(values["mode"]), item))
         if "format" in values:

@@ -342,7 +342,8 @@ def test_a_run_without_room_is_one_line_and_leaves_nothing(tmp_path, mode):
     output = tmp_path / "new" / "out"
     files = [part for split, path in small_set(tmp_path).items() for part in (f"--{split}", path)]
     beam = ["--", f"--direct_running_mode={mode}"]
-    command = [sys.executable, "-c", script, "run", "--output", output, *files, *beam]
+    # without -B, an import would leave the first 2,000 bytes of its byte code to later processes
+    command = [sys.executable, "-B", "-c", script, "run", "--output", output, *files, *beam]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     expected = f"{output}: the disk of the output folder must have free space. Received: "
