@@ -32,6 +32,12 @@ BY_NAME = {page.name: page for page in evidence.pages()}
 TEXTS = {name: page.read_text() for name, page in BY_NAME.items()}
 
 
+def losses(rows):
+    """The columns of differences in which a row is below 0."""
+    cells = [row.strip("|").split("|") for row in rows]
+    return {i for row in cells for i, cell in enumerate(row) if re.match(r" -\d", cell)}
+
+
 def marked(name):
     """The names of commands whose tables a page has."""
     return {found[1] for found in evidence.MARK.findall(TEXTS[name])}
@@ -169,3 +175,11 @@ def test_rows_of_an_absent_second_stack_are_left_out_and_named(project, monkeypa
     (project / "results" / "peer").touch()
     run(project, "--only", "good")
     assert json.loads((commands.parent / "good.json").read_text())["tables"][0][0] == "| b |"
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_no_table_is_filtered_by_its_sign(name):
+    for _, command, number, only, _ in evidence.MARK.findall(TEXTS[name]):
+        _, _, *rows = evidence.stored(command)[int(number) - 1]
+        left_out = losses(rows) - losses(row for row in rows if re.search(only, row))
+        assert not left_out, f"{command} {number}: all rows below 0 of a column are left out"
