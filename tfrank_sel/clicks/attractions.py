@@ -6,43 +6,58 @@ import numpy as np
 
 from tfrank_sel.clicks.log import Floats, Integers, Log
 
-GRID = np.geomspace(0.002, 0.99, 40)  # attractions that an item may have
-_WIDTH = np.log(GRID[1] / GRID[0]) / np.sqrt(12.0)  # of a step of the grid, relative
+_LOWEST, _HIGHEST = 0.002, 0.99  # attraction of the grid
+_STEP = np.log(_HIGHEST / _LOWEST) / 39.0  # of the grid, relative
+_WIDTH = _STEP / np.sqrt(12.0)  # standard deviation within a step
 _STEPS, _FEW_STEPS, _TOLERANCE = 60, 5, 1e-4
 _COUNT = 1e-3  # of items that each attraction has at least, in each group
 _GROUPS, _MEMBERS = 8, 50  # of items, and the least number in a group
 # Rows that are summed at once.
 _ROWS = 1 << 16
-_SURE = 1e-6  # least probability of what happened
+_SURE = 1e-9  # least probability of what happened
 _NEWTON_STEPS, _NEWTON_TOLERANCE = 50, 2e-4
 _LONGEST = 2.0  # of a step of Newton's method
 _LEAST = 1e-9
+_ROUNDING = 1e-6
 _ITEMS = 1 << 14  # of the additive model, at once
 
 
 def by_place(log: Log) -> Integers:
     """Groups items by their mean position, `[items]`: what a ranker puts on top attracts more."""
     shown = np.bincount(log.items, log.shown, log.num_items)
-    means = np.bincount(log.items, log.shown * log.columns, log.num_items) / np.maximum(shown, 1.0)
-    count = int(np.clip(log.num_items // _MEMBERS, 1, _GROUPS))
-    edges = np.quantile(means, np.arange(1, count) / count)
+    means = np.bincount(log.items, log.shown * log.columns, log.num_items) / shown.clip(_LEAST)
+    seen = means[shown > 0.0]  # the part of a log has items without a row
+    count = int(np.clip(len(seen) // _MEMBERS, 1, _GROUPS))
+    edges = np.quantile(seen, np.arange(1, count) / count)
     return np.asarray(np.searchsorted(edges, means, side="right"), np.int64)
 
 
 class Attractions:
-    """A discrete distribution of attractions over `GRID` for each group of items of `by_place`.
+    """A discrete distribution of attractions over a grid for each group of items of `by_place`.
 
     Its weights are those of the largest likelihood, by expectation maximisation, which begins at
-    those of the last call.
+    those of the last call. The grid has equal ratios, up to 0.99; it begins at 0.002 or, if clicks
+    are rarer, at the least share of clicks that an item of the log can tell from none.
 
     Args:
         log: The log.
+
+    Attributes:
+        grid: Attractions that an item may have, increasing, `[grid]`.
+        variance: Variance of the posterior distributions of the last means, `[items]`.
     """
 
     def __init__(self, log: Log) -> None:
+        shown = np.bincount(log.items, log.shown, log.num_items)
+        clicks = np.bincount(log.items, log.clicks, log.num_items)
+        is_shown = shown > 0.0
+        least = ((clicks + 0.5)[is_shown] / shown[is_shown]).min()
+        steps = np.ceil(np.log(_HIGHEST / min(least, _LOWEST)) / _STEP - _ROUNDING)
+        self.grid: Floats = _HIGHEST * np.exp(-_STEP * np.arange(steps, -1.0, -1.0))
         self.group = by_place(log)
-        self.member = np.eye(int(self.group.max()) + 1)[self.group]
-        self.weights = np.full((self.member.shape[1], len(GRID)), 1.0 / len(GRID))
+        self.member = np.eye(int(self.group.max()) + 1)[self.group] * is_shown[:, np.newaxis]
+        self.weights = np.full((self.member.shape[1], len(self.grid)), 1.0 / len(self.grid))
+        self.variance = np.zeros(log.num_items)
 
     def posterior(self, likelihood: Floats, steps: int = _STEPS) -> Floats:
         """Probability of each attraction of each item, `[items, grid]`.
@@ -68,17 +83,24 @@ class Attractions:
         The prior moves by a few steps, since callers take many.
         """
         others = np.maximum(counts - amounts, 0.0)
-        likelihood = np.outer(amounts, np.log(GRID)) + np.outer(others, np.log1p(-GRID))
-        return refine_means(self.posterior(likelihood, _FEW_STEPS), amounts, counts)
+        likelihood = np.outer(amounts, np.log(self.grid)) + np.outer(others, np.log1p(-self.grid))
+        posterior = self.posterior(likelihood, _FEW_STEPS)
+        self.variance = posterior @ self.grid**2 - (posterior @ self.grid) ** 2
+        return self.refine_means(posterior, amounts, counts)
 
+    def refine_means(self, posterior: Floats, amounts: Floats, counts: Floats) -> Floats:
+        """Posterior means, `[items]`, which for many examinations are shares and not of the grid.
 
-def refine_means(posterior: Floats, amounts: Floats, counts: Floats) -> Floats:
-    """Posterior means, `[items]`, which for many examinations are shares and not of the grid."""
-    means = posterior @ GRID
-    # a beta prior of this mean, as wide as a step: mean * (1 - mean) / strength = (mean *
-    # _WIDTH)**2
-    strength = (1.0 - means) / (means * _WIDTH**2)
-    return np.asarray((amounts + strength * means) / (counts + strength), np.float64)
+        Args:
+            posterior: Probability of each attraction of each item, `[items, grid]`.
+            amounts: Clicks of each item, `[items]`.
+            counts: Examinations of each, `[items]`.
+        """
+        means = posterior @ self.grid
+        # a beta prior of this mean, as wide as a step: mean * (1 - mean) / strength = (mean *
+        # _WIDTH)**2
+        strength = (1.0 - means) / (means * _WIDTH**2)
+        return np.asarray((amounts + strength * means) / (counts + strength), np.float64)
 
 
 def log_likelihood(
@@ -96,7 +118,7 @@ def log_likelihood(
     """
     safe = np.clip(table, _SURE, 1.0 - _SURE)
     logs, rest = np.log(safe), np.log1p(-safe)
-    sums, order = np.zeros((count, len(GRID))), np.argsort(items, kind="stable")
+    sums, order = np.zeros((count, table.shape[1])), np.argsort(items, kind="stable")
     for first in range(0, len(order), _ROWS):
         rows = order[first : first + _ROWS]
         each = clicks[rows, np.newaxis] * logs[of[rows]] + others[rows, np.newaxis] * rest[of[rows]]
@@ -122,7 +144,8 @@ class Additive:
 
     $$\\log \\frac{P}{1 - P} = b_k + m_g + d_i, \\qquad d_i \\sim N(0, \\sigma^2)$$
 
-    for position k and item i of group g, items of about the same mean position.
+    for position k and item i of group g, items of about the same mean position. Each position has
+    one impression more, of the mean, so that one without a click has an end.
 
     Args:
         log: The log.
@@ -135,12 +158,13 @@ class Additive:
         self.of_group = np.eye(int(self.group.max()) + 1)[self.group]
         cells = self.log.cells
         self.starts = np.searchsorted(cells.item, np.arange(0, self.log.num_items, _ITEMS))
-        mean = self.log.clicks.sum() / self.log.shown.sum()
-        start = np.log(np.maximum(mean, _LEAST) / np.maximum(1.0 - mean, _LEAST))
+        self.mean = self.log.clicks.sum() / self.log.shown.sum()
+        start = np.log(np.maximum(self.mean, _LEAST) / np.maximum(1.0 - self.mean, _LEAST))
         # These are the b, m and d of the model.
         self.places = np.full(cells.num_pools, start)
         self.means = np.zeros(self.of_group.shape[1])
         self.items = np.zeros(self.log.num_items)
+        self.is_shown = np.bincount(self.log.items, minlength=self.log.num_items) > 0
         self.variance = 1.0
 
     def fit(self, weights: Floats) -> None:
@@ -160,7 +184,8 @@ class Additive:
             self.items += shrink * step[2]
             # E[d**2] of each item is its mode squared and, by Laplace, the inverse of its curvature
             bend = np.bincount(cells.item, curve, log.num_items) + 1.0 / self.variance
-            self.variance = float(np.clip(np.mean(self.items**2 + 1.0 / bend), 0.01, 25.0))
+            second = (self.items**2 + 1.0 / bend)[self.is_shown]
+            self.variance = float(np.clip(np.mean(second), 0.01, 25.0))
             if size < _NEWTON_TOLERANCE:
                 break
 
@@ -172,11 +197,13 @@ class Additive:
         sums = np.bincount(cells.item, curve, count)
         bend = sums + 1.0 / self.variance
         weighted = self.of_group * sums[:, np.newaxis]
-        gradient = np.bincount(cells.pool, error, size)
+        alone = sigmoid(self.places)  # of the impression more
+        gradient = np.bincount(cells.pool, error, size) + self.mean - alone
         of_items = np.bincount(cells.item, error, count)
         right = np.concatenate([gradient, of_items @ self.of_group])
         total = np.zeros((len(right), len(right)))
-        total[range(size), range(size)] = np.bincount(cells.pool, curve, size)
+        bends = np.bincount(cells.pool, curve, size) + alone * (1.0 - alone)
+        total[range(size), range(size)] = bends
         total[size:, size:] = self.of_group.T @ weighted
         for first, start, stop in zip(
             range(0, count, _ITEMS), self.starts, [*self.starts[1:], len(cells.item)], strict=True

@@ -77,7 +77,7 @@ def sample(log: Log, rows: int = 100_000, seed: int = 0) -> Log:
     counts = np.bincount(log.queries)
     order = np.random.default_rng(seed).permutation(len(counts))
     chosen = order[np.concatenate([[0], np.cumsum(counts[order])[:-1]]) < rows]
-    return log.part(np.flatnonzero(np.isin(log.queries, chosen)))
+    return log.select(np.flatnonzero(np.isin(log.queries, chosen)))
 
 
 def identifiable_models(log: Log) -> list[str]:

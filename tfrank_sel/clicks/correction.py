@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks import models
-from tfrank_sel.clicks.attractions import GRID, Attractions, log_likelihood, refine_means
+from tfrank_sel.clicks.attractions import Attractions, log_likelihood
 from tfrank_sel.clicks.log import (
     Floats,
     Log,
@@ -103,6 +103,11 @@ def labels(
     else:
         examined = propensities.at(log.positions)[log.columns]
     false = _rows(log, "false_clicks", numbers("false_clicks", false_clicks))
+    if ((false < 0.0) | (false >= 1.0)).any():
+        raise refusal("`false_clicks` must be from 0 to below 1", false.ravel()[0])
+    if fitted is not None and false.any():
+        expected = f"`false_clicks` must be 0 for propensities of {propensities.method}"
+        raise refusal(f"{expected}, whose model has clicks of its own", false.max())
 
     def per_item(values: np.ndarray) -> Floats:
         return np.asarray(np.bincount(log.items, values, log.num_items), np.float64)
@@ -114,8 +119,7 @@ def labels(
     elif fitted is not None:
         label = fitted.attraction
     else:
-        posterior = _posterior(log, examined, false)
-        label = refine_means(posterior, per_item(clicks), seen)
+        label = _means(log, examined, false)
     if correction == "doubly_robust":
         # Some items are never examined, so the divisor has a lower bound.
         divisor = np.maximum(np.maximum(seen, least * shown), _LEAST)
@@ -133,13 +137,17 @@ def labels(
     }
 
 
-def _posterior(log: Log, examined: Floats, false: Floats) -> Floats:
-    """Posterior of the relevance of each item, where P(click) = examined * relevance + false."""
+def _means(log: Log, examined: Floats, false: Floats) -> Floats:
+    """Posterior mean of the relevance of each item: P(click) = examined * relevance + false."""
+    prior, others = Attractions(log), log.shown - log.clicks
     kinds, of = np.unique(np.stack([examined, false], axis=1), axis=0, return_inverse=True)
-    table = np.outer(kinds[:, 0], GRID) + kinds[:, 1:]
-    others = log.shown - log.clicks
+    table = np.outer(kinds[:, 0], prior.grid) + kinds[:, 1:]
     likelihood = log_likelihood(table, log.items, of.ravel(), log.clicks, others, log.num_items)
-    return Attractions(log).posterior(likelihood)
+    amounts, counts = (
+        np.bincount(log.items, x, log.num_items)
+        for x in (log.clicks - log.shown * false, log.shown * examined)
+    )
+    return prior.refine_means(prior.posterior(likelihood), amounts, counts)
 
 
 def effective(weights: ArrayLike) -> float:

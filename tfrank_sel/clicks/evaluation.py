@@ -26,6 +26,8 @@ from tfrank_sel.metrics.significance import resample
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
 _UNSHRUNK = ("ips", "doubly_robust")
+# methods whose model is fitted to the log, since propensities do not suffice
+OF_FITS = ("additive", *READING)
 _GROUPS = 20  # that are left out in turn
 _LEAST, _DIGITS = 1e-9, 12
 
@@ -145,6 +147,11 @@ def reordered(
 
     $$\sum_i c_i + p'_i - p_i$$
 
+    with attractions that are not shrunken: an item's clicks over the sum of the probabilities that
+    it was examined, given the clicks above it. Their errors are independent between items, and a
+    value is linear in each, so that they leave no bias. It holds for scores that do not depend on
+    the clicks of the log: not for those of a ranker that was trained on it.
+
     Args:
         log: A log with sessions, of the other ranker.
         propensities: Propensities of its positions.
@@ -152,7 +159,8 @@ def reordered(
             positions, the best one first, and those of equal scores as they were.
         correction: `"ips"` or `"doubly_robust"`, which has less variance if items repeat. Labels of
             `"pooled"` are shrunk, so that values of them would be biased.
-        least: Least probability p_i that divides, relative to that at the best position.
+        least: Least p_i and p'_i, relative to the best position; not for propensities of a click
+            model of sessions or the additive one, whose probabilities are of items.
         seed: Seed of the groups of queries that are left out for the intervals.
 
     Returns:
@@ -172,6 +180,9 @@ def reordered(
         raise refusal(
             f"`scores` must have a value for each of {len(log.clicks)} rows", f"shape {score.shape}"
         )
+    if least and propensities.method in OF_FITS:
+        methods = ", ".join(OF_FITS)
+        raise refusal(f"`least` must be 0 for propensities of {methods}", least)
     log.check_sessions()
     if (
         propensities.method == "none"
@@ -189,11 +200,13 @@ def reordered(
     taken = log.columns[np.lexsort((log.columns, session))]
     columns[np.lexsort((log.columns, -score, session))] = taken
     placed = _Placed(log, propensities, columns, correction == "doubly_robust", least)
-    old, new = placed.probable(np.ones(len(score)))
-    size, gains = effective(new / np.maximum(old, _LEAST)), placed.gains(old, new)
+    every = np.ones(len(score))
+    old, new = placed.probable(every)
+    # an item without a click is never clicked anywhere, by a model without a prior
+    ratios = np.divide(new, old, out=every.copy(), where=old > 0.0)
+    size, gains = effective(ratios), placed.gains(old, new, every)
     parts = [
-        (weight, placed.gains(*placed.probable(weight)) if placed.is_fitted else gains)
-        for weight in _left_out(log, seed)
+        (weight, placed.gains(*placed.probable(weight), weight)) for weight in _left_out(log, seed)
     ]
     drawn = placed.gains_by_draw()
     is_first = np.zeros(len(score))
@@ -227,10 +240,17 @@ def _left_out(log: Log, seed: int) -> Iterator[Floats]:
 
 
 def _student(freedom: int) -> float:
-    """The 97.5 % point of Student's distribution, by its expansion about the normal one."""
+    """The 97.5 % point of Student's distribution, from 3 by its expansion about the normal one."""
+    if freedom < 3:
+        return (12.7062, 4.3027)[freedom - 1]
     z = 1.959964
-    first, second = (z**3 + z) / 4.0, (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
-    return z + first / freedom + second / freedom**2
+    terms = (
+        (z**3 + z) / 4.0,
+        (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0,
+        (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0,
+        (79.0 * z**9 + 776.0 * z**7 + 1482.0 * z**5 - 1920.0 * z**3 - 945.0 * z) / 92160.0,
+    )
+    return z + sum(term / freedom ** (i + 1) for i, term in enumerate(terms))
 
 
 @dataclasses.dataclass
@@ -259,7 +279,7 @@ class _Placed:
     @property
     def is_fitted(self) -> bool:
         """Whether a click model is fitted to the log, since propensities do not suffice."""
-        return self.propensities.method in ("additive", *READING)
+        return self.propensities.method in OF_FITS
 
     def probable(self, weights: Floats, examined: Floats | None = None) -> tuple[Floats, Floats]:
         """Probability of a click at the old and the new place of each row, up to a factor."""
@@ -268,16 +288,25 @@ class _Placed:
             fitted = self.fit(weights)
             return fitted.placed(log.columns), fitted.placed(self.columns)
         examined = self.propensities.at(log.positions) if examined is None else examined
-        return np.maximum(examined, max(self.least, _LEAST))[log.columns], examined[self.columns]
+        examined = np.maximum(examined, max(self.least, _LEAST))
+        return examined[log.columns], examined[self.columns]
 
-    def gains(self, old: Floats, new: Floats) -> Floats:
-        """Clicks on each row at its new place, `[rows]`, by the probabilities of `probable`."""
+    def gains(self, old: Floats, new: Floats, weights: Floats) -> Floats:
+        """Clicks on each row at its new place, `[rows]`.
+
+        Args:
+            old: Probabilities of `probable` at the old places.
+            new: Those at the new ones.
+            weights: Weights of the rows that share their clicks, `[rows]`.
+        """
         log = self.log
         if self.propensities.method in READING:
             return log.clicks + new - old
         if not self.is_pooled:
             return new / np.maximum(old, _LEAST) * log.clicks
-        clicks, expected = (np.bincount(log.items, x, log.num_items) for x in (log.clicks, old))
+        clicks, expected = (
+            np.bincount(log.items, weights * x, log.num_items) for x in (log.clicks, old)
+        )
         return np.asarray(new * (clicks / np.maximum(expected, _LEAST))[log.items])
 
     def gains_by_draw(self) -> list[Floats]:
@@ -285,6 +314,6 @@ class _Placed:
         if self.is_fitted or not self.propensities.draws.size:
             return []
         index = np.searchsorted(self.propensities.positions, self.log.positions)
-        weights = np.ones(len(self.columns))
+        every = np.ones(len(self.columns))
         draws = self.propensities.draws
-        return [self.gains(*self.probable(weights, x[index])) for x in draws]
+        return [self.gains(*self.probable(every, x[index]), every) for x in draws]

@@ -190,6 +190,18 @@ class Log:
             log.session_ids = self.session_ids[is_there]
         return log
 
+    def select(self, rows: Integers) -> "Log":
+        """Returns the log of some of the rows, as if no other row had been read."""
+        log = self.part(rows)
+        del log.pools
+        places, log.columns = _distinct(log.columns)
+        queries, log.queries = _distinct(log.queries)
+        items, log.items = _distinct(log.items)
+        log.positions, log.query_ids = self.positions[places], self.query_ids[queries]
+        log.item_ids = self.item_ids[items]
+        log.query_of_item = np.searchsorted(queries, self.query_of_item[items])
+        return log
+
     def at_positions(self, columns: Integers) -> "Log":
         """Returns the log with rows at other places of `positions`, `[rows]`."""
         log = self.part(np.arange(len(columns)))

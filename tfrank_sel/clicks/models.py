@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.clicks.attractions import (
-    GRID,
     Additive,
     Attractions,
     click_probabilities,
     log_likelihood,
-    refine_means,
     sigmoid,
 )
 from tfrank_sel.clicks.log import Floats, Integers, Log
@@ -184,14 +182,15 @@ class _Places:
 
     def table(self, weights: Floats) -> Floats:
         """Probability of a click at each pool of positions by attraction, `[pools, grid]`."""
+        grid = self.prior.grid
         if self.additive is not None:
             self.additive.fit(weights)
             places = self.additive.places - self.additive.places.max()
-            return sigmoid(places[:, np.newaxis] + np.log(GRID) - np.log1p(-GRID))
+            return sigmoid(places[:, np.newaxis] + np.log(grid) - np.log1p(-grid))
         if self.model == "pbm":
             [places] = all_pairs(self.log, [weights])
-            return np.outer(places / places.max(), GRID)
-        return np.outer(np.ones(self.log.cells.num_pools), GRID)
+            return np.outer(places / places.max(), grid)
+        return np.outer(np.ones(self.log.cells.num_pools), grid)
 
     def fit(self, weights: Floats) -> Fitted:
         log, table = self.log, self.table(weights)
@@ -202,14 +201,14 @@ class _Places:
                 log_likelihood(table, cells.item, cells.pool, clicks, others, log.num_items)
             )
         posterior = self.posterior
-        coarse = posterior @ GRID
+        coarse = posterior @ self.prior.grid
         seen = cells.sums(weights * log.shown) * click_probabilities(
             posterior, table, cells.item, cells.pool
         )
         amounts, counts = (
             _sums(cells.item, x, log.num_items) for x in (clicks, seen / coarse[cells.item])
         )
-        attraction = refine_means(posterior, amounts, counts)
+        attraction = self.prior.refine_means(posterior, amounts, counts)
         examined = table @ (np.bincount(log.items, weights * log.shown, log.num_items) @ posterior)
         pools = log.pools
 
@@ -272,7 +271,9 @@ class _Contexts:
         # one more impression of the mean: held-out sessions have contexts that this log lacks
         smooth = (seen + mean) / (per_context + 1.0)
         best = max(float(np.max(examination[per_context > 0.0])), _LEAST)
-        of_position = examined[self.log.pools]
+        # so that a position without a click is not examined never
+        examined = (read + mean) / (shown + 1.0)
+        of_position = (examined / examined.max())[self.log.pools]
         return Fitted(
             of_position,
             attraction,
@@ -302,6 +303,7 @@ class _Reading:
 
     def __init__(self, log: Log, model: str) -> None:
         self.log, self.model, self.prior = log, model, Attractions(log)
+        self.prior_of_satisfaction = Attractions(log)
         self.sessions = Sessions(log)
         things = log.num_items if model == "dbn" else len(log.positions)
         satisfaction = np.full(things, 1.0 if model == "cascade" else 0.5)
@@ -335,10 +337,16 @@ class _Reading:
             chances = self._examination(sessions, user)[sessions.of_row]
             return np.asarray(chances * user.attraction[log.items])
 
+        # a mean of values must not be shrunken: given the clicks above, an item is clicked with its
+        # attraction times `examined`, so that the ratio of the sums has no bias
+        raw = self._per_item(self.sessions.clicked * weight)
+        raw /= np.maximum(self._per_item(examined * weight), _LEAST)
+        unshrunken = dataclasses.replace(user, attraction=raw)
+
         def at_columns(columns: Integers) -> Floats:
             sessions = Sessions(self.log.at_positions(columns))
-            chances = self._examination(sessions, user, by_clicks=False)[sessions.of_row]
-            return np.asarray(chances * user.attraction[self.log.items])
+            chances = self._examination(sessions, unshrunken, by_clicks=False)[sessions.of_row]
+            return np.asarray(chances * raw[self.log.items])
 
         return Fitted(
             self.sessions.means(examined, weight),
@@ -361,9 +369,15 @@ class _Reading:
         clicks = self._per_item(sessions.clicked * weight)
         of_things = _sums(thing, sessions.clicked * weight, things)
         before = np.zeros(len(sessions.counts))
+        seen, satisfied = np.zeros((2, len(sessions.rows)))
         for _ in range(_STEPS):
-            a = user.attraction[sessions.items] * sessions.present
+            # what a session itself says of an item would confirm that it was not attractive
+            spread, clicked = self.prior.variance, sessions.clicked * 1.0
+            a = _without(user.attraction, spread, sessions.items, clicked, seen) * sessions.present
             s, going = user.satisfaction[thing], user.going
+            if self._may_leave:
+                spread = self.prior_of_satisfaction.variance
+                s = _without(user.satisfaction, spread, thing, satisfied, is_last * 1.0)
             # probability of no click below a place, if the user reads on
             silent = np.ones(len(a))
             for here, below in reversed(steps):
@@ -379,7 +393,7 @@ class _Reading:
             user.attraction = self.prior.mean(clicks, self._per_item(seen * weight))
             content = _sums(thing, satisfied * weight, things)
             if self._may_leave:
-                user.satisfaction = self.prior.mean(content, of_things)
+                user.satisfaction = self.prior_of_satisfaction.mean(content, of_things)
                 user.going = self._continuation(seen, satisfied, weight)
             else:
                 mean = content.sum() / max(of_things.sum(), _LEAST)
@@ -422,3 +436,20 @@ class _Reading:
 
 def _sums(keys: Integers, values: np.ndarray, count: int) -> Floats:
     return np.asarray(np.bincount(keys, values, count), np.float64)
+
+
+def _without(
+    means: Floats, variances: Floats, items: Integers, amounts: Floats, counts: Floats
+) -> Floats:
+    """Posterior means of the items of some places without what each place says, to first order.
+
+    Args:
+        means: Posterior mean of each item, `[items]`.
+        variances: Variance of each posterior, `[items]`.
+        items: Item of each place, `[places]`.
+        amounts: Clicks at each place, `[places]`.
+        counts: Examinations at each place, `[places]`.
+    """
+    mean = means[items]
+    slope = amounts / mean - np.maximum(counts - amounts, 0.0) / (1.0 - mean)
+    return np.asarray(np.clip(mean - variances[items] * slope, _LEAST, 1.0 - _LEAST), np.float64)

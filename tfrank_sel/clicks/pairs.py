@@ -75,14 +75,14 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
     shown = cells.sums(log.shown)
     order = np.argsort(cells.pool, kind="stable")
     item, shown, clicks = cells.item[order], shown[order], clicks[:, order]
-    starts = np.searchsorted(cells.pool[order], np.arange(size))
+    present, starts = np.unique(cells.pool[order], return_index=True)  # a part lacks some pools
     amounts, spread = np.zeros((2, len(clicks), size, size))
     for k, of_item in _impressions(log):
         # clicks_j / n_j, with the weight n_j n_k / (n_j + n_k)
         share = of_item[item] / (shown + of_item[item])
         # the clicks at all j, and the variance of this sum
-        amounts[:, :, k] = np.add.reduceat(share * clicks, starts, axis=1)
-        spread[:, :, k] = np.add.reduceat(share**2 * clicks, starts, axis=1)
+        amounts[:, present, k] = np.add.reduceat(share * clicks, starts, axis=1)
+        spread[:, present, k] = np.add.reduceat(share**2 * clicks, starts, axis=1)
     valid = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
     safe = np.where(valid, amounts, 1.0)
     ratios = np.log(safe) - np.log(safe.transpose(0, 2, 1))

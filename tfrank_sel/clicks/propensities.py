@@ -184,16 +184,25 @@ def estimate(
         if not compared:
             raise ValueError(reason)
         warnings.warn(f"{reason}. The method is {method}", stacklevel=2)
-    weights = _weights(log, resamples, seed)
+    present = []  # whether a weight shows each position
+
+    def each() -> Iterator[Floats]:
+        for weight in _weights(log, resamples, seed):
+            present.append(np.bincount(log.columns, weight, len(log.positions)) > 0.0)
+            yield weight
+
+    weights = each()
     if method in _POSITIONAL:
         examined = all_pairs(log, weights)[:, log.pools]
     else:
         examined = np.stack([fitted.examined for fitted in fits(log, method, weights)])
     kept, source = _connect_positions(log, method, unconnected)
-    relative = examined[:, source]
-    values = relative / relative[:, :1]
+    # a resample without a position says nothing of it, and nothing at all without the reference
+    is_present = np.stack(present)[:, source]
+    relative = np.where(is_present, examined[:, source], np.nan)
+    values = _relate(relative, 0)
     if (best := int(values[0].argmax())) and np.percentile(values[1:, best], 2.5) > 1.0:
-        values = relative / relative[:, best : best + 1]
+        values = _relate(relative, best)
         _warn_of_first(log.positions[kept][best], values[0, 0])
     values = np.minimum(values, 1.0)
     low, high = np.percentile(values[1:], [2.5, 97.5], axis=0)
@@ -209,6 +218,14 @@ def estimate(
     )
 
 
+def _relate(examined: Floats, reference: int) -> Floats:
+    """Propensities relative to a position: the estimate, and the resamples that show it."""
+    values = examined / examined[:, reference : reference + 1]
+    estimate, drawn = values[0], values[1:][~np.isnan(values[1:, reference])]
+    drawn = np.where(np.isnan(drawn), estimate, drawn)
+    return np.stack([estimate, *(drawn if len(drawn) else [estimate])])
+
+
 def _weights(log: Log, resamples: int, seed: int) -> Iterator[Floats]:
     """Weights of rows, `[rows]`: 1 for the estimate itself, and those of each resample."""
     yield np.ones(len(log.items))
@@ -219,7 +236,7 @@ def _weights(log: Log, resamples: int, seed: int) -> Iterator[Floats]:
 def _connect_positions(log: Log, method: str, unconnected: str) -> tuple[Integers, Integers]:
     """Indices of the positions to keep, and of the position from which each has its propensity."""
     every = np.arange(len(log.positions))
-    if method not in (*_POSITIONAL, "ubm"):
+    if method not in (*_POSITIONAL, "additive", "ubm"):
         return every, every
     group = pool_groups(log)[log.pools]
     clicks = np.bincount(group, np.bincount(log.columns, log.clicks, len(every)))

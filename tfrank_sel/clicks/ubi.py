@@ -66,8 +66,8 @@ def read(
     Columns are `session` (the `query_id`), `query` (the `user_query`), `item` (the `object_id`),
     `position` and `click`. A row is an item with an impression or a click. Without any impressions,
     all items of `query_response_hit_ids` count as shown, and no others: items outside the hits
-    would be known only if they were clicked. A query that is logged again has a next page.
-    Positions from 0 are counted from 1.
+    would be known only if they were clicked. With some, a session without any is left out, for the
+    same reason. A query that is logged again has a next page. Positions from 0 are counted from 1.
 
     Args:
         queries: Files of `ubi_queries`: tables, which may be those of a search, with the document
@@ -94,20 +94,23 @@ def read(
     clicks = [x for x in parsed if x.is_click]
     base = min([1, *(x.ordinal for x in parsed if x.ordinal is not None)])
     shown = _impressions([x for x in parsed if not x.is_click], asked, base, left_out)
-    has_impressions = bool(shown)
-    if not has_impressions:
+    of_impressions = {session for session, _ in shown}
+    if not of_impressions:
         shown = {(x, item): own for x, q in asked.items() for item, (_, own) in q.hits.items()}
     clicked = set[tuple[str, str]]()
     for event in clicks:
         key = (event.session, event.item)
+        if of_impressions and event.session not in of_impressions:
+            left_out["clicks of sessions without impressions"] += 1
+            continue
         index = asked[event.session].place(event.item, event.ordinal, base)
-        if has_impressions and index is not None:  # what was clicked was shown
+        if of_impressions and index is not None:  # what was clicked was shown
             shown.setdefault(key, index)
         if key in shown:
             clicked.add(key)
         else:
             kind = (
-                "without a position" if has_impressions else "on items that were not among the hits"
+                "without a position" if of_impressions else "on items that were not among the hits"
             )
             left_out[f"clicks {kind}"] += 1
     if not clicked:
