@@ -16,7 +16,7 @@ from tfrank_sel import clicks
 from tfrank_sel.clicks import tables, ubi as insights
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.log import read
-from tfrank_sel.clicks.propensities import Method, Unconnected
+from tfrank_sel.clicks.propensities import Method
 from tfrank_sel.commandline import Application, Version, log_warnings
 from tfrank_sel.data import stores
 from tfrank_sel.data.table import readable
@@ -72,10 +72,6 @@ def correct(
     method: Annotated[
         Method, typer.Option(help="Method that estimates the propensities.")
     ] = "auto",
-    unconnected: Annotated[
-        Unconnected,
-        typer.Option(help="Propensity of positions that no clicked item connects to others."),
-    ] = "nearest",
     correction: Annotated[Correction, typer.Option(help="Correction of the labels.")] = "pooled",
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Least propensity that divides clicks.")
@@ -97,11 +93,11 @@ def correct(
     if label in set(table.columns.column_names) - {click}:
         raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
     with log_warnings():
-        estimated = clicks.estimate(clicks.Log.of(table), method, unconnected=unconnected)
-        table, click_log, propensities = tables.with_propensities(table, estimated, unconnected)
+        click_log = clicks.Log.of(table)
+        estimated = clicks.estimate(click_log, method)
     with atomic_path(output) as written:
         with readable(log[0], "columns that Parquet can hold"), log_warnings():
-            parts = table.restore_types(), roles, click_log, propensities
+            parts = table.restore_types(), roles, click_log, estimated
             kept = tables.unbiased_table(*parts, label, correction, least)
             parquet.write_table(kept, written)
         estimated.save(output.with_suffix(".propensities.json"))
