@@ -87,8 +87,7 @@ def correct(
         raise ValueError(f"{output}: exists. Expected a new file")
     if not label:
         raise refusal("--label must be the name of a column", repr(label))
-    roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= _impressions_role(shown) | ({} if session is None else {"session": session})
+    roles = _roles(query, item, position, click, session, shown)
     table = read(stores.expand(log), roles, others=True, format=format)
     if label in set(table.columns.column_names) - {click}:
         raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
@@ -152,8 +151,7 @@ def models(
     format: Format = None,
 ) -> None:
     """Compare click models by the likelihood of held-out sessions, the best one first."""
-    roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"session": session} | _impressions_role(shown)
+    roles = _roles(query, item, position, click, session, shown)
     table = read(stores.expand(log), roles, format=format)
     compared = clicks.compare(clicks.Log.of(table))
     print("model    log-likelihood per session  perplexity")
@@ -182,8 +180,7 @@ def value(
     their impressions if the log has queries and items. Intervals leave out groups of queries.
     """
     estimated = clicks.Propensities.load(propensities)
-    roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"session": session, "score": score} | _impressions_role(shown)
+    roles = _roles(query, item, position, click, session, shown) | {"score": score}
     optional = ["query", "item", "shown"]
     table = read(stores.expand(log), roles, optional=optional, format=format)
     # without a name, each session is a query, and each row an item of its own
@@ -258,9 +255,10 @@ def interleaved(
     print(f"p-value: {p:.4g} ({of_queries})")
 
 
-def _impressions_role(shown: str) -> dict[str, str]:
-    """The role of the number of impressions, if there is one."""
-    return {"shown": shown} if shown else {}
+def _roles(*names: str | None) -> dict[str, str]:
+    """The columns of the roles of a log, without that of impressions if its name is empty."""
+    roles = zip(("query", "item", "position", "click", "session", "shown"), names, strict=True)
+    return {role: name for role, name in roles if name or (role != "shown" and name is not None)}
 
 
 def main() -> None:

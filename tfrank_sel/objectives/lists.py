@@ -22,7 +22,7 @@ DATA_SETS = 16  # the number of sets whose lists are kept, such as the folds of 
 
 Array = NDArray[np.float32]
 Content = tuple[bytes, bytes | None, bytes]
-Batch = tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.int32]]
+Batch = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any]]
 
 
 def batches(formula: "Formula", labels: bytes, weights: bytes | None, group: bytes) -> list[Batch]:
