@@ -10,7 +10,6 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 from tfrank_sel import clicks
-from tfrank_sel.clicks import tables
 from tfrank_sel.clicks.__main__ import app
 from tfrank_sel.clicks.log import read as read_log
 from tfrank_sel.data import synthetic
@@ -318,7 +317,3 @@ def test_a_log_needs_its_roles_and_rows_with_no_more_clicks_than_impressions():
     assert (log.query_ids.tolist(), log.num_items) == ([7], 2)
     with pytest.raises(ValueError, match="`table` must have the roles"):
         clicks.Log.of(read_log(counted | {"click": [0, 1, 1]}, {"position": "position"}))
-    ones = np.ones(2)
-    known = clicks.Propensities(np.array([8, 9]), ones, ones, ones, "pbm")
-    with pytest.raises(ValueError, match="at least one position must have a propensity"):
-        tables.with_propensities(table, known, "drop")

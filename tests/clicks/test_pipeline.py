@@ -154,19 +154,16 @@ def test_a_log_of_counts_has_the_labels_of_its_impressions(log, tmp_path):
     np.testing.assert_allclose([found[x] for x in wanted], [*wanted.values()], rtol=1e-5)
 
 
-@pytest.mark.parametrize("unconnected", ["nearest", "drop"])
-def test_positions_that_no_item_connects_do_not_stop_a_run(log, tmp_path, unconnected):
+def test_positions_that_no_item_connects_do_not_stop_a_run(log, tmp_path):
     lone = log["visit"] % 400 == 0  # their last place is one that no other session has
     table = log | {"place": np.where(lone & (log["place"] == 6), 9, log["place"])}
     table |= {"clicked": np.where(table["place"] == 9, 0, log["clicked"])}
     parquet.write_table(pa.table(table), tmp_path / "log.parquet")
-    keys = {"clicks.unconnected": unconnected, "clicks.method": "pbm"}
-    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **keys)
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"clicks.method": "pbm"})
     assert done.exit_code == 0, done.output
-    told = "have that of the nearest" if unconnected == "nearest" else "are left out"
-    assert told in done.output
+    assert "have that of the nearest" in done.output
     shown = parquet.read_table(tmp_path / "run/ingest/clicks/shown.parquet")["position"]
-    assert (9 in shown.to_pylist()) == (unconnected == "nearest")
+    assert 9 in shown.to_pylist()
 
 
 def of_test(run):

@@ -18,7 +18,7 @@ from tests.references.links import SIGMOID
 from tfrank_sel import links, losses
 from tfrank_sel.losses import lambdas
 from tfrank_sel.objectives import Derivatives
-from tfrank_sel.objectives.lists import ITEMS_AT_A_TIME, PaddedLists, content
+from tfrank_sel.objectives.lists import ITEMS_AT_A_TIME, batches, content
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -145,9 +145,10 @@ def test_large_sets_are_computed_in_chunks() -> None:
     random = np.random.default_rng(2)
     labels = random.integers(0, 3, sizes.sum()).astype(float)
     scores = random.normal(size=sizes.sum())
-    lists = PaddedLists.of(*content(labels, None, sizes))
-    assert [x.shape for x in lists.slots] == [(2, 655, 50)]
-    derivatives = Derivatives(losses.SoftmaxLoss())
+    loss = losses.SoftmaxLoss()
+    slots = [index for *_, index in batches(loss, *content(labels, None, sizes))]
+    assert [x.shape for x in slots] == [(2, 655, 50)]
+    derivatives = Derivatives(loss)
     gradient, _ = derivatives(labels, scores, None, sizes)
     some = slice(50 * 654, 50 * 657)  # on both sides of the border
     alone, _ = derivatives(labels[some], scores[some], None, sizes[:3])

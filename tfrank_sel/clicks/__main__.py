@@ -16,7 +16,7 @@ from tfrank_sel import clicks
 from tfrank_sel.clicks import tables, ubi as insights
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.log import read
-from tfrank_sel.clicks.propensities import Method, Unconnected
+from tfrank_sel.clicks.propensities import Method
 from tfrank_sel.commandline import Application, Version, log_warnings
 from tfrank_sel.data import stores
 from tfrank_sel.data.table import readable
@@ -72,10 +72,6 @@ def correct(
     method: Annotated[
         Method, typer.Option(help="Method that estimates the propensities.")
     ] = "auto",
-    unconnected: Annotated[
-        Unconnected,
-        typer.Option(help="Propensity of positions that no clicked item connects to others."),
-    ] = "nearest",
     correction: Annotated[Correction, typer.Option(help="Correction of the labels.")] = "pooled",
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Least propensity that divides clicks.")
@@ -91,17 +87,16 @@ def correct(
         raise ValueError(f"{output}: exists. Expected a new file")
     if not label:
         raise refusal("--label must be the name of a column", repr(label))
-    roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= _impressions_role(shown) | ({} if session is None else {"session": session})
+    roles = _roles(query, item, position, click, session, shown)
     table = read(stores.expand(log), roles, others=True, format=format)
     if label in set(table.columns.column_names) - {click}:
         raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
     with log_warnings():
-        estimated = clicks.estimate(clicks.Log.of(table), method, unconnected=unconnected)
-        table, click_log, propensities = tables.with_propensities(table, estimated, unconnected)
+        click_log = clicks.Log.of(table)
+        estimated = clicks.estimate(click_log, method)
     with atomic_path(output) as written:
         with readable(log[0], "columns that Parquet can hold"), log_warnings():
-            parts = table.restore_types(), roles, click_log, propensities
+            parts = table.restore_types(), roles, click_log, estimated
             kept = tables.unbiased_table(*parts, label, correction, least)
             parquet.write_table(kept, written)
         estimated.save(output.with_suffix(".propensities.json"))
@@ -156,8 +151,7 @@ def models(
     format: Format = None,
 ) -> None:
     """Compare click models by the likelihood of held-out sessions, the best one first."""
-    roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"session": session} | _impressions_role(shown)
+    roles = _roles(query, item, position, click, session, shown)
     table = read(stores.expand(log), roles, format=format)
     compared = clicks.compare(clicks.Log.of(table))
     print("model    log-likelihood per session  perplexity")
@@ -186,8 +180,7 @@ def value(
     their impressions if the log has queries and items. Intervals leave out groups of queries.
     """
     estimated = clicks.Propensities.load(propensities)
-    roles = {"query": query, "item": item, "position": position, "click": click}
-    roles |= {"session": session, "score": score} | _impressions_role(shown)
+    roles = _roles(query, item, position, click, session, shown) | {"score": score}
     optional = ["query", "item", "shown"]
     table = read(stores.expand(log), roles, optional=optional, format=format)
     # without a name, each session is a query, and each row an item of its own
@@ -262,9 +255,10 @@ def interleaved(
     print(f"p-value: {p:.4g} ({of_queries})")
 
 
-def _impressions_role(shown: str) -> dict[str, str]:
-    """The role of the number of impressions, if there is one."""
-    return {"shown": shown} if shown else {}
+def _roles(*names: str | None) -> dict[str, str]:
+    """The columns of the roles of a log, without that of impressions if its name is empty."""
+    roles = zip(("query", "item", "position", "click", "session", "shown"), names, strict=True)
+    return {role: name for role, name in roles if name or (role != "shown" and name is not None)}
 
 
 def main() -> None:

@@ -359,9 +359,6 @@ def codes_of(queries: ArrayLike) -> Integers:
     Raises:
         ValueError: If a query is missing or no text.
     """
-    values = np.asarray(queries)
-    if values.dtype.kind in "iu":
-        return encode(values, sort=True)[1]
     with readable("`query`"):
         frame = of_frame({"query": queries})
     numbers = exact(frame["query"])

@@ -307,13 +307,7 @@ class _Reading:
         self.sessions = Sessions(log)
         things = log.num_items if model == "dbn" else len(log.positions)
         satisfaction = np.full(things, 1.0 if model == "cascade" else 0.5)
-        self.user = _User(
-            np.full(log.num_items, 0.2), satisfaction, 0.9 if self._may_leave else 1.0
-        )
-
-    @property
-    def _may_leave(self) -> bool:
-        return self.model == "dbn"
+        self.user = _User(np.full(log.num_items, 0.2), satisfaction, 0.9 if model == "dbn" else 1.0)
 
     def satisfiers(self, sessions: Sessions) -> Integers:
         """What satisfies at each place: its item, or its position."""
@@ -375,7 +369,7 @@ class _Reading:
             spread, clicked = self.prior.variance, sessions.clicked * 1.0
             a = _without(user.attraction, spread, sessions.items, clicked, seen) * sessions.present
             s, going = user.satisfaction[thing], user.going
-            if self._may_leave:
+            if self.model == "dbn":
                 spread = self.prior_of_satisfaction.variance
                 s = _without(user.satisfaction, spread, thing, satisfied, is_last * 1.0)
             # probability of no click below a place, if the user reads on
@@ -392,7 +386,7 @@ class _Reading:
                 seen[below] = np.where(is_below[below], seen[here] * after[here], 1.0)
             user.attraction = self.prior.mean(clicks, self._per_item(seen * weight))
             content = _sums(thing, satisfied * weight, things)
-            if self._may_leave:
+            if self.model == "dbn":
                 user.satisfaction = self.prior_of_satisfaction.mean(content, of_things)
                 user.going = self._continuation(seen, satisfied, weight)
             else:

@@ -17,10 +17,8 @@ from tfrank_sel.clicks.pairs import all_pairs, pool_groups
 from tfrank_sel.errors import refusal
 from tfrank_sel.metrics.significance import poisson_weights
 
-Method = Literal["auto", "all_pairs", Model]
-Unconnected = Literal["nearest", "drop"]
-METHODS: tuple[str, ...] = ("auto", "all_pairs", *get_args(Model))
-_POSITIONAL = ("all_pairs", "pbm")  # two names of one method
+Method = Literal["auto", Model]
+METHODS: tuple[str, ...] = ("auto", *get_args(Model))
 _LISTED = 5
 _TOP = 10  # positions whose intervals are looked at
 _WIDE = 1.0  # width of an interval, relative to the propensity
@@ -132,27 +130,25 @@ def estimate(
     log: Log,
     method: str = "auto",
     *,
-    unconnected: str = "nearest",
     resamples: int = 100,
     seed: int = 0,
 ) -> Propensities:
     """Estimates the propensities of the positions of a log.
 
     `"auto"` takes the model that best predicts held-out clicks, which may be `"none"`: see
-    `compare`. `"pbm"`, which is `"all_pairs"`, compares the clicks of the same items at different
-    positions, and does not assume how clicks depend on items. The others fit a click model. In
-    `"additive"`, the log-odds of position and item add up. In `"ubm"`, examination also depends on
-    the last click above. `"cascade"`, `"dcm"` and `"dbn"` are for users who read from the top and
-    stop. These and `"ubm"` need sessions.
+    `compare`. `"pbm"` compares the clicks of the same items at different positions, and does not
+    assume how clicks depend on items. The others fit a click model. In `"additive"`, the log-odds
+    of position and item add up. In `"ubm"`, examination also depends on the last click above.
+    `"cascade"`, `"dcm"` and `"dbn"` are for users who read from the top and stop. These and `"ubm"`
+    need sessions.
 
     Beyond the tenth position, positions of few clicks are pooled: they have equal propensities.
+    Positions that no clicked item connects to the largest group have that of the nearest position
+    of the group.
 
     Args:
         log: The log.
         method: Name of the method, of `METHODS`.
-        unconnected: What becomes of positions that no clicked item connects to the largest group:
-            `"nearest"` gives each the propensity of the nearest position of the group, `"drop"`
-            leaves them out.
         resamples: Number of resamples of the sessions (Poisson bootstrap) for the intervals. A log
             without sessions has resamples of its queries, and too narrow intervals if these are
             few.
@@ -171,11 +167,10 @@ def estimate(
 
     Example:
         >>> log = Log(["q"] * 4, list("aabb"), [1, 2, 1, 2], [60, 30, 20, 10], shown=[100] * 4)
-        >>> estimate(log, "all_pairs").values.round(3).tolist()
+        >>> estimate(log, "pbm").values.round(3).tolist()
         [1.0, 0.5]
     """
     check_choice("method", method, METHODS)
-    check_choice("unconnected", unconnected, get_args(Unconnected))
     if resamples < 1:
         raise refusal("`resamples` must be at least 1", resamples)
     compared = compare(sample(log)) if method == "auto" else []
@@ -192,23 +187,22 @@ def estimate(
             yield weight
 
     weights = each()
-    if method in _POSITIONAL:
+    if method == "pbm":
         examined = all_pairs(log, weights)[:, log.pools]
     else:
         examined = np.stack([fitted.examined for fitted in fits(log, method, weights)])
-    kept, source = _connect_positions(log, method, unconnected)
     # a resample without a position says nothing of it, and nothing at all without the reference
-    is_present = np.stack(present)[:, source]
-    relative = np.where(is_present, examined[:, source], np.nan)
+    source = _connect_positions(log, method)
+    relative = np.where(np.stack(present), examined, np.nan)[:, source]
     values = _relate(relative, 0)
     if (best := int(values[0].argmax())) and np.percentile(values[1:, best], 2.5) > 1.0:
         values = _relate(relative, best)
-        _warn_of_first(log.positions[kept][best], values[0, 0])
+        _warn_of_first(log.positions[best], values[0, 0])
     values = np.minimum(values, 1.0)
     low, high = np.percentile(values[1:], [2.5, 97.5], axis=0)
-    _warn_if_wide(log.positions[kept], values[0], low, high)
+    _warn_if_wide(log.positions, values[0], low, high)
     return Propensities(
-        log.positions[kept],
+        log.positions,
         values[0],
         low,
         high,
@@ -233,28 +227,26 @@ def _weights(log: Log, resamples: int, seed: int) -> Iterator[Floats]:
         yield (drawn if drawn.any() else np.ones_like(drawn))[log.units]
 
 
-def _connect_positions(log: Log, method: str, unconnected: str) -> tuple[Integers, Integers]:
-    """Indices of the positions to keep, and of the position from which each has its propensity."""
+def _connect_positions(log: Log, method: str) -> Integers:
+    """Index of the position from which each position has its propensity, `[positions]`."""
     every = np.arange(len(log.positions))
-    if method not in (*_POSITIONAL, "additive", "ubm"):
-        return every, every
+    if method not in ("pbm", "additive", "ubm"):
+        return every
     group = pool_groups(log)[log.pools]
     clicks = np.bincount(group, np.bincount(log.columns, log.clicks, len(every)))
     inside = np.flatnonzero(group == clicks.argmax())
     if len(inside) == len(every):
-        return every, every
+        return every
     outside = log.positions[group != clicks.argmax()]
     rows = np.isin(log.columns, inside, invert=True).sum()
-    become = {"nearest": "have that of the nearest position", "drop": "are left out"}[unconnected]
     warnings.warn(
         f"no clicked item connects positions {_format_positions(outside)} "
-        f"({rows} of {len(log.columns)} rows) to the other ones: they {become}",
+        f"({rows} of {len(log.columns)} rows) to the other ones: they have "
+        "that of the nearest position",
         stacklevel=3,
     )
-    if unconnected == "drop":
-        return inside, inside
     distance = np.abs(log.positions[:, np.newaxis] - log.positions[inside])
-    return every, inside[distance.argmin(axis=1)]
+    return inside[distance.argmin(axis=1)]
 
 
 def _warn_if_wide(positions: Integers, values: Floats, low: Floats, high: Floats) -> None:

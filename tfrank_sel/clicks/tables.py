@@ -14,32 +14,8 @@ from tfrank_sel.clicks.log import Floats, Log, read
 from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import InputError, Rejected, formats
 from tfrank_sel.data.arrays import encode
-from tfrank_sel.data.formats import Table
 from tfrank_sel.data.table import identifier, tell_partners
-from tfrank_sel.errors import received, refusal
-
-
-def with_propensities(
-    table: Table, propensities: Propensities, unconnected: str
-) -> tuple[Table, Log, Propensities]:
-    """Returns a table and its log, all of whose positions have a propensity, and these.
-
-    Args:
-        table: The table.
-        propensities: Propensities of positions, perhaps of another part of the log.
-        unconnected: As in `estimate`, of positions that have none.
-
-    Raises:
-        ValueError: If none of its positions is left, and as `Log`.
-    """
-    if unconnected == "drop":
-        covers = np.isin(table["position"], propensities.positions)
-        if not covers.any():
-            position = int(table["position"][0])
-            raise refusal("at least one position must have a propensity", f"none, not {position}")
-        table = table.take(np.flatnonzero(covers))
-    log = Log.of(table)
-    return table, log, propensities.nearest(log.positions)
+from tfrank_sel.errors import received
 
 
 def unbiased_table(

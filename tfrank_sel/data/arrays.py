@@ -52,7 +52,8 @@ def array(column: Any, *, may_be_lists: bool = True) -> Any:
     pa = arrow()
     if may_be_lists and any(isinstance(x, list | tuple | np.ndarray) for x in items):
         lists = [x if x is None or isinstance(x, list | tuple | np.ndarray) else [x] for x in items]
-        return pa.array([None if x is None else list(map(text, x)) for x in lists], _texts_type())
+        kind = pa.list_(pa.string())
+        return pa.array([None if x is None else list(map(text, x)) for x in lists], kind)
     return pa.array([text(x) for x in items], pa.string())
 
 
@@ -100,10 +101,6 @@ def _alike(column: Any) -> Any:
     return [
         datetime.datetime.combine(x, midnight) if type(x) is datetime.date else x for x in values
     ]
-
-
-def _texts_type() -> Any:
-    return arrow().list_(arrow().string())
 
 
 def text(value: Any) -> str | None:
@@ -326,7 +323,7 @@ def doubles(column: Any, *, words: bool = True) -> np.ndarray:
     array = plain(column)
     if is_text(array.type):
         return _parse_numbers(array, _float_or_word if words else number)
-    return _float64(array)
+    return _fill_nulls(array.cast(arrow().float64(), safe=False))
 
 
 def moments(column: Any) -> np.ndarray:
@@ -446,20 +443,13 @@ def _bools(column: Any) -> np.ndarray:
 
 
 def _seconds(array: Any) -> np.ndarray:
-    """Whole seconds since 1970-01-01 UTC, float64; a time without a zone is UTC."""
-    pa = arrow()
-    kind = array.type
-    if is_text(kind):
-        iso = strip_texts(pa.compute.replace_substring_regex(array, _YEAR_FIRST, r"\1-\2-\3"))
-        for zone in (None, "UTC"):
-            with contextlib.suppress(pa.ArrowInvalid):
-                return _float64(iso.cast(pa.timestamp("us", zone)))
-        seconds, found = _each_instant(iso)
-        whole = found.astype("M8[s]").astype(np.float64)
-        return np.where(np.isnat(found), np.where(np.isnan(seconds), np.nan, np.inf), whole)
-    if pa.types.is_date(kind):
-        array = array.cast(pa.timestamp("ms"))
-    return written_days(_float64(array)) if is_number(kind) else _float64(array)
+    """Whole seconds since 1970-01-01 UTC, float64, as `moments`; infinity for invalid ones."""
+    times = moments(array)
+    if times.dtype.kind != "M":
+        return written_days(times.astype(np.float64))
+    is_missing = (strip_texts(array) if is_text(array.type) else array).is_null()
+    whole = times.astype("M8[s]").astype(np.float64)
+    return np.where(np.isnat(times), np.where(is_missing, np.nan, np.inf), whole)
 
 
 def written_days(seconds: np.ndarray) -> np.ndarray:
@@ -491,16 +481,6 @@ def _day(digits: float) -> float:
     except ValueError:
         return math.inf
     return day.replace(tzinfo=datetime.UTC).timestamp()
-
-
-def _float64(array: Any) -> np.ndarray:
-    """Numbers, or the whole seconds of times, as float64; NaN for null."""
-    pa = arrow()
-    if pa.types.is_timestamp(array.type):
-        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
-        ticks = np.asarray(array.cast(pa.int64()).fill_null(0))
-        return np.where(np.asarray(array.is_null()), np.nan, ticks // per_second)
-    return _fill_nulls(array.cast(pa.float64(), safe=False))
 
 
 def _fill_nulls(array: Any) -> np.ndarray:

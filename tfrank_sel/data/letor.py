@@ -28,6 +28,7 @@ _NO_LIST = received(f"expected lines of {_LINE}", "no list in the whole file")
 _SHOWN = 1000  # maximum characters of a malformed line that are kept
 _TOO_LARGE = 2.0**128 - 2.0**103  # from here on, float32 rounds to infinity
 _DOC_ID = re.compile(rb"docid\s*=\s*(\S+)")
+_WORDS = re.compile(rb"\s*(?:[0-9]+:[^\s:]+(?:\s+|\Z))*+")  # an index, a colon and a number
 
 
 def read(path: StrPath, num_features: int) -> Iterator[ItemList]:
@@ -319,16 +320,7 @@ def _pairs(body: bytes) -> np.ndarray | None:
     """Index and value of each `index:value`, `[n, 2]` float64; None if any is malformed."""
     if (plain := decimals.pairs(body)) is not None:
         return plain
-    octets = np.frombuffer(b" " + body + b" ", np.uint8)
-    space = decimals.is_space(octets)
-    before = np.flatnonzero(space[:-1] & ~space[1:])  # the space before each word
-    colons = np.flatnonzero(octets == ord(":"))
-    # Each word contains one colon, so an even count of numbers means pairs.
-    inside = before.size == colons.size and not (
-        np.any(before + 1 >= colons) or np.any(colons[:-1] > before[1:]) or space[colons + 1].any()
-    )
-    digits = np.cumsum(octets - ord("0") <= 9)
-    if not inside or np.any(digits[colons] - digits[before] != colons - before - 1):
+    if not _WORDS.fullmatch(body):
         return None
     try:
         with warnings.catch_warnings():
@@ -336,7 +328,7 @@ def _pairs(body: bytes) -> np.ndarray | None:
             numbers = np.fromstring(body.replace(b":", b" ").decode("ascii"), sep=" ")
     except (ValueError, DeprecationWarning):
         return None
-    return numbers.reshape(-1, 2) if numbers.size == 2 * colons.size else None
+    return numbers.reshape(-1, 2) if numbers.size == 2 * body.count(b":") else None
 
 
 def _row(body: bytes, num_features: int) -> np.ndarray:

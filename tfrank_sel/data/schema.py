@@ -202,16 +202,6 @@ class Schema(Checked):
             (texts if is_text else numbers)[span] = feature.of == "query"
         return np.flatnonzero(numbers), np.flatnonzero(texts)
 
-    @functools.cached_property
-    def integers(self) -> dict[str, str]:
-        """The feature of each text that must be an integer, by name of the text."""
-        return {
-            x: name
-            for name, feature in self.features.items()
-            for x in feature.texts(name)
-            if getattr(feature, "dtype", "string") == "int64"
-        }
-
     def write(self, path: StrPath) -> None:
         """Writes the features and the context to a JSON file."""
         features = {name: feature.config() for name, feature in self.features.items()}

@@ -416,17 +416,11 @@ class BoostedTrees(Configurable, ScoresItems, keras.Model):
 
     def build(self, input_shape: Any) -> None:
         """Creates the trees."""
-
-        def weight(name: str, size: int, dtype: str) -> Any:
-            return self.add_weight(shape=(size,), name=name, dtype=dtype, **_KIND)
-
-        self.roots = weight("roots", self.num_trees, "int32")
-        self.feature = weight("feature", self.num_nodes, "int32")
-        self.threshold = weight("threshold", self.num_nodes, "float32")
-        self.missing_left = weight("missing_left", self.num_nodes, "int32")
-        self.left = weight("left", self.num_nodes, "int32")
-        self.right = weight("right", self.num_nodes, "int32")
-        self.value = weight("value", self.num_nodes, "float32")
+        for name in ("roots", *Node._fields):
+            size = self.num_trees if name == "roots" else self.num_nodes
+            dtype = "float32" if name in ("threshold", "value") else "int32"
+            weight = self.add_weight(shape=(size,), name=name, dtype=dtype, **_KIND)
+            setattr(self, name, weight)
         self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tfrank_sel.canonical_text import canonical
 from tfrank_sel.errors import refusal
-from tfrank_sel.features import Category, FeatureTypes
+from tfrank_sel.features import Category, FeatureTypes, spans
 
 BLOCK = 2**16  # items at a time that are copied to float64
 
@@ -131,13 +131,7 @@ def by_feature(texts: np.ndarray, features: FeatureTypes) -> dict[str, collectio
 
 def of_features(texts: np.ndarray, features: FeatureTypes) -> dict[str, np.ndarray]:
     """Splits the texts of items, `[items, num_texts]`, by feature, `[items, its texts]`."""
-    columns, start = {}, 0
-    for name, feature in features.items():
-        width = len(feature.texts(name))
-        if width:
-            columns[name] = texts[:, start : start + width]
-        start += width
-    return columns
+    return {name: texts[:, span] for name, _, is_text, span in spans(features) if is_text}
 
 
 def vocabulary(counts: Mapping[str, int], feature: Category) -> list[str]:

@@ -16,9 +16,9 @@ from tfrank_sel.objectives.derivatives import Derivatives
 from tfrank_sel.objectives.lists import (
     DATA_SETS,
     Array,
-    PaddedLists,
+    Batch,
     as_scores,
-    check_labels,
+    batches,
     content,
 )
 
@@ -46,7 +46,7 @@ class Measured:
             raise TypeError(received("`metric` must be a metric or a loss", metric=metric))
         measure: Any = metric.over_ties() if isinstance(metric, RankedMetric) else metric
         self.metric = measure
-        self._lists = functools.lru_cache(DATA_SETS)(self._read)
+        self._lists = functools.lru_cache(DATA_SETS)(functools.partial(batches, measure))
         if isinstance(metric, ListwiseMetric):
             # called after each tree, where operations one by one take three times as long
             self._evaluate = compilation.graph(measure.evaluate)
@@ -71,16 +71,16 @@ class Measured:
         group: ArrayLike | None = None,
     ) -> float:
         """Computes the mean; the arguments are those of `Derivatives`."""
-        lists: PaddedLists = self._lists(*content(labels, weights, group))
-        items = np.append(as_scores(scores, len(lists.places)), 0.0)
-        batches = (
+        lists: list[Batch] = self._lists(*content(labels, weights, group))
+        items = np.append(as_scores(scores, np.size(labels)), 0.0)
+        scored = (
             (y_true, items[index].reshape(y_true.shape), sample_weight)
-            for y_true, sample_weight, index in lists.batches()
+            for y_true, sample_weight, index in lists
         )
         if isinstance(self.metric, ItemMetric):
-            return _of_items(self.metric, batches)
+            return _of_items(self.metric, scored)
         total = weight = 0.0
-        for y_true, y_pred, sample_weight in batches:
+        for y_true, y_pred, sample_weight in scored:
             values, list_weights = self._of_lists(y_true, y_pred, sample_weight)
             counted = np.broadcast_to(list_weights, values.shape)
             if sample_weight is not None:  # a list whose items all have weight 0 is not there
@@ -88,11 +88,6 @@ class Measured:
             total += float(np.sum(np.where(counted > 0.0, counted * values, 0.0)))
             weight += float(np.sum(counted))
         return total / weight if weight else 0.0
-
-    def _read(self, labels: bytes, weights: bytes | None, group: bytes) -> PaddedLists:
-        lists = PaddedLists.of(labels, weights, group)
-        check_labels(self.metric, lists.labels)
-        return lists
 
     def _of_lists(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any]:
         if isinstance(self.metric, ListwiseMetric):

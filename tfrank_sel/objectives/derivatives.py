@@ -21,9 +21,8 @@ from tfrank_sel.losses.sampled import SampledLoss
 from tfrank_sel.objectives.lists import (
     DATA_SETS,
     Array,
-    PaddedLists,
     as_scores,
-    check_labels,
+    batches,
     content,
 )
 from tfrank_sel.ops import masking
@@ -227,25 +226,22 @@ class Derivatives:
         Raises:
             ValueError: If the loss cannot use a label, such as a negative one, or sizes differ.
         """
-        places, slots, batches = self._prepared(*content(labels, weights, group))
-        values = as_scores(scores, len(places))
+        prepared = self._prepared(*content(labels, weights, group))
+        values = as_scores(scores, np.size(labels))
         if not len(values):
             return np.zeros(0, np.float32), np.zeros(0, np.float32)
         seed = np.array([self.seed, zlib.crc32(values.data)], np.int64)
         scores = tf.constant(values, self.loss.dtype)
-        pairs = sum(index.shape.num_elements() * index.shape[-1] for index in slots)
-        graph = self._graphs[pairs > PAIRS]
-        gradient, diagonal = graph(scores, tf.constant(seed), places, slots, batches)
+        pairs = sum(index.shape.num_elements() * index.shape[-1] for index in prepared[1])
+        gradient, diagonal = self._graphs[pairs > PAIRS](scores, tf.constant(seed), *prepared)
         return np.asarray(gradient, np.float32), np.asarray(diagonal, np.float32)
 
     def _prepare(
         self, labels: bytes, weights: bytes | None, group: bytes
     ) -> tuple[Tensor, list[Tensor], list[ListBatch]]:
-        """Returns the places and slots of `PaddedLists`, and batches of the shape of the slots."""
-        lists = PaddedLists.of(labels, weights, group)
-        check_labels(self.loss, lists.labels)
-        batches = []
-        for y_true, sample_weight, index in lists.batches():
+        """Returns the slot of each item in all slots, the slots of `batches`, and their batches."""
+        slots, of_slots = [], []
+        for y_true, sample_weight, index in batches(self.loss, labels, weights, group):
             made = self.loss.batch_of(y_true, np.zeros_like(y_true), sample_weight, self.loss.dtype)
             # chunks are cut from every field, so none may be left to broadcast
             full = made._replace(
@@ -253,8 +249,13 @@ class Derivatives:
                 list_weights=tf.broadcast_to(made.list_weights, y_true.shape[:1]),
             )
             chunks = index.shape[:2]
-            batches.append(ListBatch(*(tf.reshape(x, [*chunks, *x.shape[1:]]) for x in full)))
-        return tf.constant(lists.places), [tf.constant(x) for x in lists.slots], batches
+            of_slots.append(ListBatch(*(tf.reshape(x, [*chunks, *x.shape[1:]]) for x in full)))
+            slots.append(index)
+        items = np.concatenate([np.zeros(0, np.int32), *map(np.ravel, slots)])
+        places = np.empty(np.frombuffer(labels, np.float64).size + 1, np.int32)
+        # empty slots write to the place behind the last item, which is cut off
+        places[items] = np.arange(len(items), dtype=np.int32)
+        return tf.constant(places[:-1]), [tf.constant(x) for x in slots], of_slots
 
     def _derivatives(
         self,

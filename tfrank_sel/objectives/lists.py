@@ -1,8 +1,7 @@
 """Lists that lie one after the other, as padded lists of a few widths, and their labels."""
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -23,65 +22,34 @@ DATA_SETS = 16  # the number of sets whose lists are kept, such as the folds of 
 
 Array = NDArray[np.float32]
 Content = tuple[bytes, bytes | None, bytes]
+Batch = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any]]
 
 
-class PaddedLists(NamedTuple):
-    """A set of lists.
+def batches(formula: "Formula", labels: bytes, weights: bytes | None, group: bytes) -> list[Batch]:
+    """Pads lists of some `content` to a few widths, after `check_labels`.
 
-    Attributes:
-        labels: Label of each item.
-        weights: Weights per item or per list, or `None`.
-        num_lists: Number of lists.
-        slots: For each width, the index of the item in each slot, `[chunks, lists, width]`. The
-            index of padding is the number of items.
-        members: For each width, the index of each list, `[chunks, lists]`. The index of a list
-            without items, which fills a chunk, is the number of lists.
-        places: The slot of each item, in all `slots` flattened and concatenated.
+    Returns:
+        For each width: labels, padded with NaN, and weights as Keras takes them; and the index of
+        the item in each slot, `[chunks, lists, width]`, which at padding is the number of items.
     """
-
-    labels: NDArray[np.float64]
-    weights: NDArray[np.float64] | None
-    num_lists: int
-    slots: list[NDArray[Any]]
-    members: list[NDArray[Any]]
-    places: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, labels: bytes, weights: bytes | None, group: bytes) -> "PaddedLists":
-        """Lays out lists of some `content`."""
-        y, sizes = np.frombuffer(labels, np.float64), np.frombuffer(group, np.int64)
-        starts = np.cumsum(sizes) - sizes
-        slots, lists, low = [], [], 0
-        for width in _widths(sizes[sizes > 0]):
-            members = np.flatnonzero((sizes > low) & (sizes <= width))
-            chunks = -(-len(members) * width // ITEMS_AT_A_TIME)
-            rows = -(-len(members) // chunks)
-            filled = np.pad(members, (0, chunks * rows - len(members)), constant_values=len(sizes))
-            # lists that fill up the last chunk begin anywhere and have no item
-            index = np.append(starts, 0)[filled, np.newaxis] + np.arange(width)
-            is_item = np.arange(width) < np.append(sizes, 0)[filled, np.newaxis]
-            index = np.where(is_item, index, len(y)).astype(np.int32)
-            slots.append(index.reshape(chunks, rows, width))
-            lists.append(filled.astype(np.int32).reshape(chunks, rows))
-            low = width
-        flat = np.concatenate([np.zeros(0, np.int32), *(np.ravel(x) for x in slots)])
-        places = np.empty(len(y) + 1, np.int32)
-        # empty slots write to the place behind the last item, which is cut off
-        places[flat] = np.arange(len(flat), dtype=np.int32)
-        w = None if weights is None else np.frombuffer(weights, np.float64)
-        return cls(y, w, len(sizes), slots, lists, places[:-1])
-
-    def batches(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.int32]]]:
-        """Yields labels, padded with NaN, and weights as Keras takes them, with the slots."""
-        labels = np.append(self.labels, np.nan)
-        for index, members in zip(self.slots, self.members, strict=True):
-            width, weights = index.shape[-1], self.weights
-            if weights is not None:
-                where = members.reshape(-1, 1)
-                if len(weights) != self.num_lists:
-                    where = index.reshape(-1, width)
-                weights = np.append(weights, 0.0)[where]
-            yield labels[index].reshape(-1, width), weights, index
+    y, sizes = np.frombuffer(labels, np.float64), np.frombuffer(group, np.int64)
+    check_labels(formula, y)
+    w = None if weights is None else np.append(np.frombuffer(weights, np.float64), 0.0)
+    padded, low = [], 0
+    for width in _widths(sizes[sizes > 0]):
+        members = np.flatnonzero((sizes > low) & (sizes <= width))
+        chunks = -(-len(members) * width // ITEMS_AT_A_TIME)
+        rows = -(-len(members) // chunks)
+        filled = np.pad(members, (0, chunks * rows - len(members)), constant_values=len(sizes))
+        # lists that fill up the last chunk begin anywhere and have no item
+        index = np.append(np.cumsum(sizes) - sizes, 0)[filled, np.newaxis] + np.arange(width)
+        is_item = np.arange(width) < np.append(sizes, 0)[filled, np.newaxis]
+        index = np.where(is_item, index, len(y)).astype(np.int32)
+        where = filled[:, np.newaxis] if w is not None and len(w) == len(sizes) + 1 else index
+        slots = index.reshape(chunks, rows, width)
+        padded.append((np.append(y, np.nan)[index], None if w is None else w[where], slots))
+        low = width
+    return padded
 
 
 def content(labels: ArrayLike, weights: ArrayLike | None, group: ArrayLike | None) -> Content:

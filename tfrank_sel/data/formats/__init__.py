@@ -37,9 +37,6 @@ from tfrank_sel.data.table import Table as Table, check, of_frame, readable
 from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import Feature as Feature, FeatureTypes
 
-# Code of earlier versions imports the schema by this name.
-Layout = Schema
-
 FORMATS: dict[str, type[Reader]] = {
     kind.name: kind
     for kind in (

@@ -168,7 +168,8 @@ class RecordReader(Reader):
         """Returns the schema of the lists, from the first records of files."""
         from tfrank_sel.data.formats import records
 
-        return records.infer(evenly_spaced(sorted(paths)), self.parser, self.columns)
+        paths = evenly_spaced(sorted(paths))
+        return records.schema_of(records.kinds(paths, self.parser), self.columns, ", ".join(paths))
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         from tfrank_sel.data.formats import records

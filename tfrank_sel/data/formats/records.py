@@ -224,15 +224,6 @@ PARSERS = {
 }
 
 
-def infer(paths: Sequence[str], parser: RecordParser, columns: Columns) -> Schema:
-    """Returns the schema of the lists of files, from their first records.
-
-    Raises:
-        InputError: If a file cannot be read, or a named column is missing or has the wrong kind.
-    """
-    return schema_of(kinds(paths, parser), columns, ", ".join(paths))
-
-
 def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, path: str) -> Schema:
     """Returns the schema of lists from the kinds of the features of their items and queries.
 

@@ -162,7 +162,11 @@ class TableReader(RowReader):
         return infer(schemas, self.columns)
 
     def rows(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
-        return rows.check_rows(self._unchecked_rows(part, schema))
+        needed = [*self.columns.required_names, *schema.features]
+        chunks = self.read(part, needed, [self.columns.doc_id])
+        return rows.check_rows(
+            x if isinstance(x, Rejected) else of_table(x[:2], x[2], schema) for x in chunks
+        )
 
     def dicts(self, part: Part, names: Sequence[str]) -> Iterator[Row | Rejected]:
         """Reads rows as dicts of values of any types, some rows at a time.
@@ -183,15 +187,6 @@ class TableReader(RowReader):
                 columns = {name: _of_python(table[name]) for name in table.schema.names}
                 each = arrow().table(columns).to_pylist()
             yield from ((path, number, x) for number, x in zip(numbers.tolist(), each, strict=True))
-
-    def _unchecked_rows(self, part: Part, schema: Schema) -> Iterator[Table | Rejected]:
-        needed = [*self.columns.required_names, *schema.features]
-        for chunk in self.read(part, needed, [self.columns.doc_id]):
-            if isinstance(chunk, Rejected):
-                yield chunk
-            else:
-                path, numbers, table = chunk
-                yield of_table((path, numbers), table, schema)
 
     def read(
         self, part: Part, needed: Sequence[str], optional: Sequence[str] = ()

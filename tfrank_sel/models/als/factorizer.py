@@ -320,13 +320,13 @@ class RGFactorizer(Configurable):
             ValueError: If `k` is not positive, an index is out of range, a user has no
                 interactions, or both `items` and `index` are given.
         """
-        users = ids.rows("users", users, len(self.user_factors_), self._numberings[0])
+        users = self._rows(0, "users", users)
         retrieval.check_known(np.atleast_1d(users), self.user_factors_)
         rows, factors, threads = np.atleast_1d(users), self.item_factors_, self._threads
         seen = self.seen_[rows] if filter_seen else None
         if index is None:
             if items is not None:
-                items = ids.rows("items", items, len(factors), self._numberings[1])
+                items = self._rows(1, "items", items)
             result = retrieval.best_among(
                 items, self.user_factors_[rows], factors, k, seen, threads
             )
@@ -350,14 +350,16 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If `k` is not positive, or an index is out of range.
         """
-        rows = ids.rows("items", items, len(self.item_factors_), self._numberings[1])
-        similar, cosines = retrieval.most_similar(rows, self.item_factors_, k)
+        similar, cosines = retrieval.most_similar(
+            self._rows(1, "items", items), self.item_factors_, k
+        )
         return ids.ids_at(similar, self._numberings[1]), cosines
 
     def similar_users(self, users: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
         """Returns the users most similar to some users, as `similar_items`."""
-        rows = ids.rows("users", users, len(self.user_factors_), self._numberings[0])
-        similar, cosines = retrieval.most_similar(rows, self.user_factors_, k)
+        similar, cosines = retrieval.most_similar(
+            self._rows(0, "users", users), self.user_factors_, k
+        )
         return ids.ids_at(similar, self._numberings[0]), cosines
 
     def explain(self, user: int | str, item: int | str) -> Explanation:
@@ -368,8 +370,7 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If an index is out of range.
         """
-        user = int(ids.rows("user", user, len(self.user_factors_), self._numberings[0]))
-        item = int(ids.rows("item", item, len(self.item_factors_), self._numberings[1]))
+        user, item = int(self._rows(0, "user", user)), int(self._rows(1, "item", item))
         counts, exponent = np.diff(self.seen_.indptr), self.activity_exponent
         weight = activity_weights(counts, exponent, SingleProcess())[user]
         counts = np.bincount(self.seen_.indices, minlength=self.seen_.shape[1])
@@ -429,6 +430,13 @@ class RGFactorizer(Configurable):
         """Ids of the items, as `user_ids_`."""
         numbering = self._numberings[1]
         return None if numbering is None else numbering.ids
+
+    def _rows(self, side: int, name: str, wanted: ArrayLike) -> NDArray[np.int64]:
+        """The indices of users (0) or items (1), given by their ids if they have some."""
+        factors = self.item_factors_ if side else self.user_factors_
+        if (numbering := self._numberings[side]) is None:
+            return retrieval.indices(name, wanted, len(factors))
+        return numbering.rows(name, wanted)
 
     @property
     def _cg_steps(self) -> int | None:

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.data import arrays, arrow_types, formats, table
 from tfrank_sel.errors import refusal
-from tfrank_sel.models.als import retrieval
 
 Ids = NDArray[Any]  # int64, uint64 if one of them is beyond, or texts as objects
 
@@ -119,19 +118,6 @@ def number_ids(
         rows[is_new] = len(fitted.ids) + np.arange(np.sum(is_new))
         fitted = Numbering(np.concatenate([fitted.ids, ids[is_new].astype(fitted.ids.dtype)]))
     return rows[codes], fitted
-
-
-def rows(
-    name: str, wanted: ArrayLike, count: int, numbering: Numbering | None
-) -> NDArray[np.int64]:
-    """Returns the indices of users or items, of any shape, given by their ids if they have some.
-
-    Raises:
-        ValueError: If an index is out of range, or an id unknown.
-    """
-    if numbering is None:
-        return retrieval.indices(name, wanted, count)
-    return numbering.rows(name, wanted)
 
 
 def ids_at(indices: NDArray[Any], numbering: Numbering | None) -> NDArray[Any]:

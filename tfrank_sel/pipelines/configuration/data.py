@@ -126,17 +126,10 @@ class Clicks(Section):
         "Name of the number of impressions, in a log of counts; each row is one if unset.",
         examples=["shown"],
     )
-    method: Literal[
-        "auto", "all_pairs", "none", "pbm", "additive", "ubm", "cascade", "dcm", "dbn"
-    ] = key(
+    method: Literal["auto", "none", "pbm", "additive", "ubm", "cascade", "dcm", "dbn"] = key(
         "auto",
         "Method that estimates the propensities of positions; auto takes the one that predicts "
         "held-out clicks best, which may be none.",
-    )
-    unconnected: Literal["nearest", "drop"] = key(
-        "nearest",
-        "What becomes of positions that no clicked item connects to the largest group: each has "
-        "the propensity of the nearest one, or its rows are left out.",
     )
     correction: Literal["ips", "pooled", "doubly_robust"] = key(
         "pooled", "Correction of the labels."

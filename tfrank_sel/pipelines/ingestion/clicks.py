@@ -72,22 +72,21 @@ def correct_log(
         tell(f"{rejected['count']} rejected: see {folder.name}/dead_letters.jsonl")
     try:
         log = clicks.Log.of(figures[learned])
-        unconnected = settings.unconnected
         with log_warnings(tell):
-            propensities = clicks.estimate(log, settings.method, unconnected=unconnected)
+            propensities = clicks.estimate(log, settings.method)
         propensities.save(folder / PROPENSITIES)
         with readable(paths[learned][0], "columns that Parquet can hold"):
             parquet.write_table(figures[learned].columns.slice(0, _FIRST), folder / FIRST)
         correction = (roles["click"], settings.correction, settings.least)
         numbers = _numbers(inputs)
-        for split, whole in figures.items():
-            table, log, covered = tables.with_propensities(whole, propensities, unconnected)
-            if more := len(whole) - len(table):
-                tell(f"left out: {more} rows at positions without a propensity")
+        for split, table in figures.items():
+            log = clicks.Log.of(table)
             path = folder / f"{split or 'log'}.parquet"
             columns = _as_read(table.columns, numbers)
             with readable(paths[split][0], "columns that Parquet can hold"), log_warnings(tell):
-                made = tables.unbiased_table(columns, roles, log, covered, *correction)
+                made = tables.unbiased_table(
+                    columns, roles, log, propensities.nearest(log.positions), *correction
+                )
                 parquet.write_table(made, path)
             sources.append(Source(str(path), split))
             if split in (None, "test"):
