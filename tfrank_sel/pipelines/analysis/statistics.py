@@ -22,7 +22,7 @@ from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Records
+from tfrank_sel.pipelines.ingestion.stored_lists import Records, StoredLists
 from tfrank_sel.pipelines.runners import Options
 
 SHOWN = 1000  # reported values of a hashed feature
@@ -305,7 +305,7 @@ def _totals_of(source: Statistics, names: Sequence[str], texts: Sequence[str]) -
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataSplit(PackedLists):
+class DataSplit(StoredLists):
     """A split on disk.
 
     Args:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -258,41 +258,12 @@ def numbered_folders(folder: str) -> list[str]:
     return [stores.join(folder, str(number)) for number in sorted(numbers)]
 
 
-class StoredLists(Protocol):
-    """Lists in TFRecord files, in any layout. The object is sent to workers.
-
-    Attributes:
-        shards: The files, or patterns of them.
-        spec: Names of the parts and number of features.
-        context: Other values of a query, and whether each is a number.
-        inputs: Inputs of a scorer by name: the kinds of the outputs of `parse`.
-    """
-
-    @property
-    def shards(self) -> Sequence[str]: ...
-
-    @property
-    def spec(self) -> data.FeatureSpec: ...
-
-    @property
-    def context(self) -> Mapping[str, bool]: ...
-
-    @property
-    def inputs(self) -> Mapping[str, tf.TensorSpec]: ...
-
-    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
-        """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
-
-    def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
-        """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
-
-
 @dataclasses.dataclass(frozen=True)
-class PackedLists:
-    """Lists in the packed layout of ingest.
+class StoredLists:
+    """Lists in TFRecord files, here in the packed layout of ingest. The object is sent to workers.
 
     Args:
-        shards: The files.
+        shards: The files, or patterns of them.
         spec: Names of the parts and number of features.
         context: Other values of a query, and whether each is a number.
     """
@@ -303,7 +274,7 @@ class PackedLists:
 
     @property
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """Features, texts if there are any, and mask."""
+        """Inputs of a scorer by name, as `parse` returns them."""
         return inputs_spec(self.spec)
 
     @property
@@ -313,12 +284,12 @@ class PackedLists:
         return any(bool(tf.reduce_any(x[self.spec.label] <= 0.0)) for x in parsed)
 
     def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
-        """Returns features and mask by name, and the labels, as `StoredLists.parse`."""
+        """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
         parsed = packed.parse(serialized, self.spec)
         return inputs(parsed, self.spec), parsed[self.spec.label]
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
-        """Returns the identifiers of the queries and their context, as `StoredLists.queries`."""
+        """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
         return context(serialized, self.spec, self.context)
 
 

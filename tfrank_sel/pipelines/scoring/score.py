@@ -33,7 +33,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.shards import Piece, split_shards
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Tensors
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists, Tensors
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.pipelines.scoring import rankings
 from tfrank_sel.version import __version__
@@ -380,7 +380,7 @@ def judge(
             for line in ingest.summary(ingested.report):
                 step.tell(line)
         with progress.step("evaluation") as step:
-            lists = PackedLists(ingested.shards[_SPLIT], layout.spec, layout.context)
+            lists = StoredLists(ingested.shards[_SPLIT], layout.spec, layout.context)
             evaluated = evaluation.evaluate(
                 ours,
                 baseline,

@@ -54,7 +54,7 @@ def Evaluator(  # noqa: N802
     evaluated = evaluate(
         ours,
         champion,
-        SequenceExamples([test], layout),
+        SequenceExamples([test], layout.spec, layout.context, layout=layout),
         evaluation.uri,
         seed=seed,
         against="champion",

@@ -23,6 +23,7 @@ from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import MISSING_INTEGER, means_missing
 from tfrank_sel.locks import atomic_path
 from tfrank_sel.pipelines.export.requests import request
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
 
 QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
 PARSED_AT_ONCE = 64
@@ -171,27 +172,15 @@ def _measures(columns: Columns, *values: np.ndarray) -> np.ndarray:
     return np.stack([measures["label"], *([] if weights is None else [weights])])
 
 
-@dataclasses.dataclass(frozen=True)
-class SequenceExamples:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SequenceExamples(StoredLists):
     """Lists as `SequenceExample` for the evaluation.
 
     Args:
-        shards: Patterns of their TFRecord files.
         layout: Schema of a list.
     """
 
-    shards: Sequence[str]
     layout: SequenceSchema
-
-    @property
-    def spec(self) -> data.FeatureSpec:
-        """Names and sizes of the parts."""
-        return self.layout.spec
-
-    @property
-    def context(self) -> Mapping[str, bool]:
-        """Other values of a query, and whether each is a number."""
-        return self.layout.context
 
     @property
     def inputs(self) -> dict[str, tf.TensorSpec]:
