@@ -11,7 +11,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.features import Feature, Vector
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
@@ -80,7 +80,7 @@ def load(path: Path) -> schema_pb2.Schema:
     except (OSError, ValueError, text_format.ParseError) as error:
         reason = "expected a schema of tensorflow-metadata as text"
         one_line = " ".join(str(error).split())
-        raise data.InputError(str(path), received(reason, one_line)) from error
+        raise rejection(str(path), reason, one_line) from error
     return schema
 
 

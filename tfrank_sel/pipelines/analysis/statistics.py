@@ -14,7 +14,8 @@ import tensorflow as tf
 from tfrank_sel import data
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import Lists
-from tfrank_sel.errors import received, refusal
+from tfrank_sel.data.rejections import rejection
+from tfrank_sel.errors import refusal
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compress
@@ -79,8 +80,9 @@ class Statistics:
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = received("expected statistics in the format of this version", error)
-            raise data.InputError(str(path), reason) from error
+            raise rejection(
+                str(path), "expected statistics in the format of this version", error
+            ) from error
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Statistics":

@@ -14,7 +14,7 @@ from tfrank_sel import data
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Schema, tables
 from tfrank_sel.data.lists import Lists
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.features import whole
 from tfrank_sel.models.preparation import column_names, columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
@@ -70,8 +70,9 @@ def analyze(run: "Run", folder: Path) -> None:
             if not summary.comparable_lists:
                 labels = ", ".join(summary.labels)
                 equal = f"{summary.lists} lists, each with equal labels (labels: {labels})"
-                reason = received("expected a list with two different labels", equal)
-                raise data.InputError(job.files(split), reason)
+                raise rejection(
+                    job.files(split), "expected a list with two different labels", equal
+                )
             step.tell(f"{split}: {_describe_split(summary)}")
     splits = {name: DataSplit.of(records, name, summary) for name, summary in summaries.items()}
     with progress.step("schema") as step:
@@ -193,7 +194,7 @@ def check_named(
 def _reference(run: str | Path) -> statistics.Statistics:
     path = stores.join(run, "analyze", "statistics", "train.json")
     if not stores.is_file(path):
-        raise data.InputError(str(run), received("expected the folder of a run", f"no {path}"))
+        raise rejection(str(run), "expected the folder of a run", f"no {path}")
     return statistics.Statistics.load(Path(stores.near(path)))
 
 

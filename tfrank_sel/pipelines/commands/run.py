@@ -13,8 +13,7 @@ import typer
 
 from tfrank_sel.commandline import Application, shell, tell
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
@@ -217,8 +216,7 @@ def execute(
             raise InputError(output, "the path must have no `[` and no `\\`, as TensorFlow's paths")
         asked = given.load(output)
         if only and given.file is None and asked.data == Configuration().data:
-            reason = received("expected the folder of a run, or --config", "neither")
-            raise InputError(output, reason)
+            raise rejection(output, "expected the folder of a run, or --config", "neither")
         may_assist = only in (None, "train") and os.environ.get("TF_CONFIG")
         if may_assist and execution.assist(asked, output, force=force):
             return

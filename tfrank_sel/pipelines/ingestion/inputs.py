@@ -17,7 +17,6 @@ from tfrank_sel.data.arrays import encode, floats, strings
 from tfrank_sel.data.formats import FORMATS, Columns, Reader, Schema, TableReader
 from tfrank_sel.data.formats.tables import constant
 from tfrank_sel.data.table import readable
-from tfrank_sel.errors import received
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.section import choices
@@ -341,17 +340,19 @@ class Job:
             model = configuration.model.model_copy(update={"trees": False})
             configuration = configuration.model_copy(update={"model": model})
         if configuration.export.onnx and not roads.exists("onnx"):
-            reason = received(f"needs {roads.PACKAGES['onnx']}", "an installation without it")
-            raise configuration.error("export.onnx", reason)
+            raise configuration.error(
+                "export.onnx", f"needs {roads.PACKAGES['onnx']}", "an installation without it"
+            )
         for name in ("onnx", "onnxruntime") if configuration.export.onnx else ():
             if importlib.util.find_spec(name) is None:
-                reason = received(f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}")
-                raise configuration.error("export.onnx", reason)
+                raise configuration.error(
+                    "export.onnx", f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}"
+                )
         files = inputs(configuration)
         if (files is None) != configuration.data.synthetic:
             reason = "must name files, or `data.synthetic` must be true (`--synthetic`), not both"
             given = "no files" if files is None else "files and data.synthetic"
-            raise configuration.error("data", received(reason, given))
+            raise configuration.error("data", reason, given)
         if files is None or configuration.features or not isinstance(files.reader, TableReader):
             return cls(configuration, files, output)
         configuration, left_out = _with_types(configuration, files)

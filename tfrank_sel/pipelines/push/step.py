@@ -11,8 +11,7 @@ import numpy as np
 
 from tfrank_sel import artefacts
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.export.releases import KIND, Releases
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
@@ -201,5 +200,4 @@ def _check_published(champion: str) -> None:
     try:
         artefacts.check(Path(stores.near_folder(champion)), KIND)
     except (OSError, ValueError) as error:
-        reason = received("expected a SavedModel as it was published", error)
-        raise InputError(champion, reason) from error
+        raise rejection(champion, "expected a SavedModel as it was published", error) from error

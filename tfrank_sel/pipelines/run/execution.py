@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import rejection
-from tfrank_sel.errors import received
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
@@ -184,7 +183,7 @@ def _tracker(configuration: Configuration) -> ModuleType | None:
     try:
         from tfrank_sel.pipelines.run import tracking
     except ImportError as error:
-        raise configuration.error("tracking.mlflow", received(str(error), "no mlflow")) from error
+        raise configuration.error("tracking.mlflow", str(error), "no mlflow") from error
     return tracking
 
 

@@ -333,8 +333,9 @@ def check_ranges(configuration: Configuration) -> None:
     ranges = configuration.search.keys
     if not ranges:
         example = '{"training.learning_rate" = {low = 1e-4, high = 1e-2, log = true}}'
-        reason = received(f"must name a key that varies, such as {example}", "{}")
-        raise configuration.error("search.keys", reason)
+        raise configuration.error(
+            "search.keys", f"must name a key that varies, such as {example}", "{}"
+        )
     ends = {key: x.get("choices") or [x["low"], x["high"]] for key, x in ranges.items()}
     for key, bounds in ends.items():
         for value in bounds:

@@ -18,7 +18,6 @@ from tfrank_sel import artefacts, data
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.rejections import InputError, rejection
-from tfrank_sel.errors import received
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, Feature
 from tfrank_sel.locks import hold, remove_empty
@@ -71,8 +70,9 @@ def resume(output: str, state: Mapping[str, Any]) -> Iterator[str]:
         try:
             stack.enter_context(leases.hold(folder) if is_remote else hold(Path(folder)))
         except OSError as error:
-            reason = received("the output folder must be writable, by one process at a time", error)
-            raise InputError(folder, reason) from error
+            raise rejection(
+                folder, "the output folder must be writable, by one process at a time", error
+            ) from error
         try:
             if (before := _read_state(work)) != json.loads(json.dumps(state)):
                 _check_new(output, before)
