@@ -179,8 +179,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             signature = signature_of(model, request.model_spec.signature_name)
             sent = tensor_protos.to_arrays(request.inputs, limits)
             outputs = predict(model, signature, sent, request.output_filter, seconds)
-            spec = _spec(request, model, signature.name)
-            response = predict_pb2.PredictResponse(model_spec=spec)
+            response = predict_pb2.PredictResponse(model_spec=_spec(request, model, signature.name))
             for alias, array in outputs.items():
                 tensor_protos.to_proto(array, response.outputs[alias])
             return response

@@ -29,8 +29,7 @@ class Metrics:
         self._counts = self._by_status(":tensorflow:serving:request_count", "model_name")
         self._lost = self._by_status(":tfrank_sel:serving:lost_list_count", "model_name")
         self._rounds = self._by_status(":tfrank_sel:serving:failed_round_count", "followed")
-        loads = ":tensorflow:cc:saved_model:load_attempt_count"
-        self._loads = self._by_status(loads, "model_path")
+        self._loads = self._by_status(":tensorflow:cc:saved_model:load_attempt_count", "model_path")
         self._latency = Histogram(
             ":tensorflow:serving:request_latency",
             "Time from a request to its answer, in microseconds",

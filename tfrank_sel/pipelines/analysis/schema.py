@@ -48,8 +48,7 @@ def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_
     schema = schema_pb2.Schema()
     features = schema.feature.add(name=spec.features, type=schema_pb2.FLOAT)
     features.shape.dim.add(size=spec.num_features)
-    highest = max(float(label) for label in statistics.labels)
-    _add_range(schema, spec.label, 0.0, highest)
+    _add_range(schema, spec.label, 0.0, max(float(label) for label in statistics.labels))
     for name in (spec.doc_id, spec.query_id):
         schema.feature.add(name=name, type=schema_pb2.BYTES).shape.dim.add(size=1)
     lows, highs = statistics.features["min"], statistics.features["max"]
@@ -79,8 +78,7 @@ def load(path: Path) -> schema_pb2.Schema:
             _domain(feature, schema)
     except (OSError, ValueError, text_format.ParseError) as error:
         reason = "expected a schema of tensorflow-metadata as text"
-        one_line = " ".join(str(error).split())
-        raise rejection(str(path), reason, one_line) from error
+        raise rejection(str(path), reason, " ".join(str(error).split())) from error
     return schema
 
 
@@ -205,8 +203,7 @@ class _Outside(runners.Combiner):
 
     def count(self, element: Sequence[bytes]) -> np.ndarray:
         items = stored_lists.items(element, self.spec)
-        rows = columns(items, self.features).astype(np.float32)
-        values = np.column_stack([items.labels, rows])
+        values = np.column_stack([items.labels, columns(items, self.features).astype(np.float32)])
         count = values.shape[1]
         low, high, _ = self.rules.bounds[:, :count].astype(np.float32)
         is_outside = (values < low) | (values > high)

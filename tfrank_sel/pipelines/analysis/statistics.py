@@ -156,7 +156,6 @@ class _Totals:
         shares = np.array(list(SHARES.values()))
         # a feature without values has no minimum
         low, high = (np.where(np.isfinite(x), x, 0.0) for x in (self.low, self.high))
-        percentiles = np.clip(sketches.quantiles(self.counts, shares).T, low, high)
         measures = [
             low,
             self.plain.mean,
@@ -164,7 +163,7 @@ class _Totals:
             np.sqrt(self.plain.variance()),
             self.zeros,
             self.missing,
-            *percentiles,
+            *np.clip(sketches.quantiles(self.counts, shares).T, low, high),
             self.compressed.mean,
             self.compressed.variance(),
         ]
@@ -240,8 +239,7 @@ class Summary(runners.Combiner):
 
 def columns(items: Lists, features: Mapping[str, Feature]) -> np.ndarray:
     """Returns the columns of numbers of items, as `preparation.columns`: float64."""
-    numbers = tf.constant(items.features, tf.float64)
-    return preparation.columns(features, numbers).numpy()
+    return preparation.columns(features, tf.constant(items.features, tf.float64)).numpy()
 
 
 def _merge(totals: _Totals, other: _Totals) -> _Totals:

@@ -104,8 +104,7 @@ def analyze(run: "Run", folder: Path) -> None:
         leaks = {x.feature: x for x in _leaks_of_log(job, records.layout, gates)}
         leaks |= {x.feature: x for x in _leaks(splits["train"], gates)}
         of_train += leaks.values()
-        report = folders.read_json(job.path / "ingest" / "ingest.json")
-        shared = report.get("shared_queries", {})
+        shared = folders.read_json(job.path / "ingest" / "ingest.json").get("shared_queries", {})
         if earlier:  # whose lists the report does not count
             shared = leakage.shared_queries({x: y.shards for x, y in splits.items()}, spec)
         lists = {split: summary.lists for split, summary in summaries.items()}
@@ -122,8 +121,7 @@ def _leaks(split: DataSplit, gates: Gates) -> Iterator[Anomaly]:
     mask = ~np.isnan(lists.labels)
     texts = lists.inputs["texts"][mask] if split.layout.texts else None
     numbers = lists.inputs["features"][mask]
-    lists_of_items = np.nonzero(mask)[0]
-    return _leaks_of(split.layout, numbers, texts, lists.labels[mask], lists_of_items, gates)
+    return _leaks_of(split.layout, numbers, texts, lists.labels[mask], np.nonzero(mask)[0], gates)
 
 
 def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
@@ -141,8 +139,7 @@ def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
     )
     table = formats.table([str(path)], {}, others=True).columns
     origin = (str(path), np.arange(table.num_rows))
-    rows = tables.of_table(origin, table, Schema(layout.features, columns=roles))
-    lists = Lists.group([rows])
+    lists = Lists.group([tables.of_table(origin, table, Schema(layout.features, columns=roles))])
     texts = lists.texts
     if texts is not None:
         texts = np.array([[x.encode() for x in row] for row in texts], object)

@@ -224,8 +224,7 @@ def execute(
         for name, reason in job.left_out.items():
             console.print(f"omitted column {name!r}: {reason}")
         if asked.model.trees != job.configuration.model.trees and asked.training.takes_trees:
-            no_trees = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
-            console.print(no_trees)
+            console.print("no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)")
         if is_dry:
             _tell_plan(job, force, console)
             return

@@ -200,13 +200,12 @@ def evaluate(
         ValueError: If there is no list.
     """
     simple = simple or {}
-    measured = measures(gain, has_irrelevant=has_irrelevant)
     comparisons = runners.totals_by_key(
         lists.shards,
         stored_lists.blocks,
         Surveyor(lists),
         Scored(ours, baseline, lists, seed, gain, has_irrelevant, list(simple.values())),
-        functools.partial(_slice_results, list(measured)),
+        functools.partial(_slice_results, list(measures(gain, has_irrelevant=has_irrelevant))),
         scratch,
         pipeline,
     )
@@ -272,10 +271,9 @@ class Scored:
             ]
             first, *rivals = tf.split(tf.stack(columns, axis=1), models)
             equal = _are_equal(scores[0], labels == labels)
-            drawn = tf.split(curves, models)[: 2 if self.baseline else 1]
             return (
                 tf.concat([first, *(first - rival for rival in rivals), equal], axis=1),
-                tf.concat(drawn, axis=1),
+                tf.concat(tf.split(curves, models)[: 2 if self.baseline else 1], axis=1),
             )
 
         self._measured = values

@@ -185,8 +185,7 @@ class SavedInputs:
         return list(range(len(numbers)))
 
     def _error(self, of_lists: str) -> InputError:
-        expected = "the lists must have the features of the model"
-        return rejection(self.folder, expected, of_lists)
+        return rejection(self.folder, "the lists must have the features of the model", of_lists)
 
 
 class RecordScorer:

@@ -70,8 +70,7 @@ class ByPopularity:
 
     def __call__(self, serialized: tf.Tensor, inputs: Tensors) -> np.ndarray:
         ids = packed.parse(serialized, self.spec)[self.spec.doc_id].numpy()
-        labels = [self.labels.get(x, self.mean) for x in ids.ravel()]
-        return np.array(labels).reshape(ids.shape)
+        return np.array([self.labels.get(x, self.mean) for x in ids.ravel()]).reshape(ids.shape)
 
 
 def rankings(train: DataSplit) -> dict[str, Ranking]:

@@ -139,11 +139,10 @@ def inputs(configuration: Configuration) -> Inputs | None:
         sources = [x for name in SPLITS for x in expand(getattr(data, name), name)]
     if not sources:
         return None
-    shares = dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True))
     files = Inputs(
         sources,
         columns(configuration),
-        shares,
+        dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True)),
         data.allow_bad_lines,
         data.adjacent,
         data.format,
@@ -189,8 +188,7 @@ def _check_columns(files: Inputs, configuration: Configuration) -> None:
     keys = configuration.data.roles | of_log | {f"features.{x}": x for x in configuration.features}
     for key, name in keys.items():
         if (name in files.columns.required_names or key in of_log) and name not in names:
-            reason = f"must be a column of {first}: {choices(name, names)}"
-            raise configuration.error(key, reason)
+            raise configuration.error(key, f"must be a column of {first}: {choices(name, names)}")
     if configuration.features:
         reader.infer([first])
 
@@ -254,8 +252,7 @@ def propose_click_correction(
         if not query:
             return configuration, ""
         found += f", and {session} an impression of {query}"
-    clicks = {"position": position, "session": session}
-    sections = {"clicks": clicks, "data": {"query": query}}
+    sections = {"clicks": {"position": position, "session": session}, "data": {"query": query}}
     update = {
         name: getattr(configuration, name).model_copy(update=keys)
         for name, keys in sections.items()

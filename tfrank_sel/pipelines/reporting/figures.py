@@ -82,8 +82,7 @@ def cutoffs(curves: Mapping[str, Curve]) -> str:
         axes.fill_between(k, curve.low, curve.high, color=COLORS[name], alpha=0.18, lw=0)
         axes.plot(k, curve.mean, ".-", color=COLORS[name], label=name)
     axes.set(xlabel="k: how many items a user looks at", ylabel="NDCG@k")
-    text = "NDCG at each cut-off, with 95 percent intervals"
-    return _svg(axes, text, counts=True, legend=True)
+    return _svg(axes, "NDCG at each cut-off, with 95 percent intervals", counts=True, legend=True)
 
 
 @_styled

@@ -265,8 +265,7 @@ class Study:
             self._study.tell(trial, value, state=state)
             best = self.best
             if best is not None and best.number == trial.number:
-                best_text = text(self.configuration_of(best).absolute())
-                folders.write_text(self.output / BEST, best_text)
+                folders.write_text(self.output / BEST, text(self.configuration_of(best).absolute()))
         console.out(self._line(self.trials[trial.number]), highlight=False)
 
     def _value(self, trial: Trial, console: Console) -> float:

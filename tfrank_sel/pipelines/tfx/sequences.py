@@ -72,10 +72,9 @@ class SequenceSchema(Schema):
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs of the signature `predict` of the model, by name."""
-        mask = tf.TensorSpec([None, None], tf.bool)
         return {
             **{x.name: x for x in typed.structure(self.request_features).values()},
-            "mask": mask,
+            "mask": tf.TensorSpec([None, None], tf.bool),
         }
 
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
@@ -90,8 +89,7 @@ class SequenceSchema(Schema):
         stored = dataclasses.replace(stored, padding=at_padding)
         parsed = parsing.parse_sequence_example(serialized, stored)
         padded = typed.pad_sets(parsed, self.features)
-        sent = {x: _as(typed.dtype(y), padded[x]) for x, y in self.features.items()}
-        return {**parsed, **sent}
+        return {**parsed, **{x: _as(typed.dtype(y), padded[x]) for x, y in self.features.items()}}
 
     def inputs(self, serialized: tf.Tensor) -> tuple[Any, ...]:
         """Reads a batch of serialized lists for training.
@@ -130,8 +128,7 @@ class SequenceSchema(Schema):
             column = _as(tf.float32, parsed[name])
             of_list = column if column.shape.rank == 2 else column[:, tf.newaxis]
             of_items.append(tf.boolean_mask(tf.broadcast_to(of_list, tf.shape(mask)), mask))
-        measure = functools.partial(_measures, self.columns)
-        column = tf.numpy_function(measure, of_items, tf.float32)
+        column = tf.numpy_function(functools.partial(_measures, self.columns), of_items, tf.float32)
         column = tf.ensure_shape(column, [1 if len(of_items) == 1 else 2, None])
         places, shape = tf.where(mask), tf.shape(mask, tf.int64)
         labels, *weights = (tf.scatter_nd(places, x, shape) for x in tf.unstack(column))
@@ -148,8 +145,7 @@ def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
         return value
     if value.dtype == tf.int64:
         cast = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
-        missing = tf.constant(typed.MISSING[dtype.name], dtype)
-        return tf.where(means_missing(value), missing, cast)
+        return tf.where(means_missing(value), tf.constant(typed.MISSING[dtype.name], dtype), cast)
     if (value.dtype, dtype) == (tf.float32, tf.int64):
         return tf.where(tf.math.is_nan(value), MISSING_INTEGER, tf.cast(value, dtype))
     raise TypeError(received(f"values must be {dtype.name}", value.dtype.name))

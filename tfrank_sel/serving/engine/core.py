@@ -62,8 +62,7 @@ class ServerCore:
     ) -> None:
         self._configs, self._given = list(models), list(models)
         if len({config.name for config in models}) < len(models):
-            names = [config.name for config in models]
-            raise refusal("The names of models must differ", names)
+            raise refusal("The names of models must differ", [config.name for config in models])
         self._models: Mapping[str, ModelVersions] = {}
         # of models that answer from an earlier folder, until this one has a version
         self._waiting: dict[str, ModelVersions] = {}

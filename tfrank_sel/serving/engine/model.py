@@ -116,8 +116,7 @@ class Model:
         fetches = [signature.fetches[name] for name in outputs]
         options = None
         if timeout is not None:
-            milliseconds = max(1, int(timeout * 1000))
-            run_options = config_pb2.RunOptions(timeout_in_ms=milliseconds)
+            run_options = config_pb2.RunOptions(timeout_in_ms=max(1, int(timeout * 1000)))
             options = pywrap_tf_session.TF_NewBufferFromString(run_options.SerializeToString())
         try:
             values: list[np.ndarray] = self._session._call_tf_sessionrun(
@@ -128,8 +127,7 @@ class Model:
         except tf.errors.OpError as error:
             raise ServingError(Code(error.error_code), _line(error.message)) from error
         except UnicodeDecodeError as error:  # a message with bytes of the request
-            text = error.object.decode("utf-8", "backslashreplace")
-            raise invalid(_line(text)) from error
+            raise invalid(_line(error.object.decode("utf-8", "backslashreplace"))) from error
         finally:
             if options is not None:
                 pywrap_tf_session.TF_DeleteBuffer(options)

@@ -249,7 +249,6 @@ def _repeat(model: Model, log: prediction_log_pb2.PredictionLog, limits: Limits)
         predict(model, signature, sent, request.output_filter)
     elif kind == "regress_log":
         request = log.regress_log.request
-        rows = serialize_examples(request.input, limits)
-        regress(model, request.model_spec.signature_name, rows)
+        regress(model, request.model_spec.signature_name, serialize_examples(request.input, limits))
     else:
         raise ServingError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind or 'none'}")

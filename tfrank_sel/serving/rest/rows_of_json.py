@@ -74,8 +74,7 @@ def to_inputs(
         made = {alias: np.stack([x[name] for x in parts]) for name, alias in features.items()}
     except ValueError as error:
         raise invalid("request: expected lists of one length; pad them", "several") from error
-    others = {x: json_reader.to_array(plain[x], types[x]) for x in types if x not in made}
-    return {**made, **others}
+    return {**made, **{x: json_reader.to_array(plain[x], types[x]) for x in types if x not in made}}
 
 
 def _as_it_is(value: Any, _: int) -> Any:
