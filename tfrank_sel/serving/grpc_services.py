@@ -214,8 +214,6 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _status(
         self, request: get_model_status_pb2.GetModelStatusRequest, *_: Any
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        if not request.HasField("model_spec"):
-            raise invalid("Missing ModelSpec")
         return status_response(self._core, request.model_spec.name, _version(request))
 
     def _reload(
@@ -225,11 +223,9 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return model_management_pb2.ReloadConfigResponse()
 
     def _acquire(self, request: Any) -> contextlib.AbstractContextManager[Model]:
-        if not request.HasField("model_spec"):
-            raise invalid("Missing ModelSpec")
-        spec = request.model_spec
+        version, spec = _version(request), request.model_spec
         label = spec.version_label if spec.WhichOneof("version_choice") == "version_label" else None
-        return self._core.acquire(spec.name, _version(request), label)
+        return self._core.acquire(spec.name, version, label)
 
 
 def signature_map(model: Model) -> get_model_metadata_pb2.SignatureDefMap:
@@ -276,6 +272,8 @@ def _seconds(context: "grpc.aio.ServicerContext[bytes, bytes]") -> float | None:
 
 
 def _version(request: Any) -> int | None:
+    if not request.HasField("model_spec"):
+        raise invalid("Missing ModelSpec")
     spec = request.model_spec
     return spec.version.value if spec.HasField("version") else None
 

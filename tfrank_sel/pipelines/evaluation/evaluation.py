@@ -48,6 +48,11 @@ class MetricComparison:
     high: float
     queries: int
 
+    @property
+    def difference(self) -> float:
+        """By how much our value is above the other."""
+        return self.ours - self.baseline
+
     def describe(self, metric: str, against: str, margin: float = 0.0) -> str:
         """Describes the difference in a sentence.
 

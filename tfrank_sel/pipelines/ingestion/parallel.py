@@ -19,7 +19,13 @@ from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.table import Table
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.ingestion import ingest_counts, shards
-from tfrank_sel.pipelines.ingestion.reading import Listed, Numbered, PartReader, Store
+from tfrank_sel.pipelines.ingestion.reading import (
+    Listed,
+    Numbered,
+    PartReader,
+    Store,
+    batch_lists,
+)
 from tfrank_sel.pipelines.runners import beams
 
 
@@ -121,8 +127,8 @@ def ingest(
 
 
 def _lists(numbered: Numbered, reading: PartReader) -> Iterator[Any]:
-    """As `PartReader.lists`."""
-    for name, value in reading.lists(numbered):
+    """As `PartReader.lists`, some at a time."""
+    for name, value in batch_lists(reading.lists(numbered)):
         yield value if name == "found" else TaggedOutput(name, value)
 
 

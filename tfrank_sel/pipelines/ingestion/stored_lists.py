@@ -236,19 +236,14 @@ class Earlier:
 
     def records(self) -> Sequence[str]:
         """Folders or URLs of the records of each increment to keep."""
-        folder = stores.join(self.place, "ingest")
-        return self._recent(
-            [*numbered_folders(stores.join(folder, "earlier")), f"{folder}/records"]
-        )
+        return self._recent(stores.join(self.place, "ingest"), "records")
 
     def statistics(self) -> Sequence[str]:
         """Folders of the statistics of each increment to keep."""
-        folder = str(self.path / "analyze")
-        return self._recent(
-            [*numbered_folders(stores.join(folder, "earlier")), f"{folder}/increment"]
-        )
+        return self._recent(str(self.path / "analyze"), "increment")
 
-    def _recent(self, places: Sequence[str]) -> Sequence[str]:
+    def _recent(self, folder: str, last: str) -> Sequence[str]:
+        places = [*numbered_folders(stores.join(folder, "earlier")), stores.join(folder, last)]
         return places if self.memory is None else places[max(0, len(places) - self.memory) :]
 
 

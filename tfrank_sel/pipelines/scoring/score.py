@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -406,14 +405,11 @@ def _ingest(
 ) -> Mapping[str, Any]:
     """Writes records, unless an earlier call has; returns a summary of the input."""
     if not stores.is_file(stores.join(folder, STATE)):
-        summaries, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
-        with tempfile.TemporaryDirectory(dir=None if is_remote else folder) as here:
+        near = None if stores.is_remote(folder) else folder
+        with tempfile.TemporaryDirectory(dir=near) as here:
             records = stores.join(folder, "records")
             ingest.ingest(inputs, layout, Path(here), records=records, options=options)
-            if is_remote:
-                stores.send(here, summaries, last="ingest.json")
-            else:
-                shutil.copytree(here, summaries, copy_function=stores.copy)
+            folders.link(here, stores.join(folder, "told"))
         folders.write_json(stores.join(folder, STATE), state)
     return json.loads(stores.read_text(stores.join(folder, "told", "ingest.json")))
 

@@ -72,7 +72,9 @@ class ServerCore:
         self._load, self._limits = load, limits
         self._metrics = Metrics()
         if interleaving is not None:
-            interleaving.on_lost = functools.partial(self._metrics.count_lost, interleaving.model)
+            interleaving.on_lost = functools.partial(
+                self._metrics.lost.add, interleaving.model, "fail"
+            )
         self._changing = threading.Lock()  # held while the configuration is replaced
         self._stopped = threading.Event()
         self._config_rounds = Rounds()
@@ -341,7 +343,7 @@ class ServerCore:
     def _poll_one(self, model: ModelVersions) -> None:
         model.poll()
         if model.fault:
-            self._metrics.failed_round(model.config.name)
+            self._metrics.rounds.add(model.config.name, "fail")
         self._take_over(model)
 
     def _follow(self) -> None:
@@ -361,7 +363,7 @@ class ServerCore:
             if is_new or self._config_rounds.fault:
                 _log.info("serving what %s says", path)
         if self._config_rounds.fault:
-            self._metrics.failed_round(os.fspath(path))
+            self._metrics.rounds.add(os.fspath(path), "fail")
 
     def _close_models(self) -> None:
         for model in (*self._models.values(), *self._waiting.values()):
