@@ -88,28 +88,21 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def __init__(self, core: ServerCore, admission: Admission) -> None:
         self._core = core
         self._admission = admission
-        prediction = {
-            "Predict": _Rpc(predict_pb2.PredictRequest, self._predict, True),
-            "Regress": _Rpc(regression_pb2.RegressionRequest, self._regress, True),
-            "GetModelMetadata": _Rpc(
+        prediction = "/tensorflow.serving.PredictionService/"
+        models = "/tensorflow.serving.ModelService/"
+        self._methods = {
+            f"{prediction}Predict": _Rpc(predict_pb2.PredictRequest, self._predict, True),
+            f"{prediction}Regress": _Rpc(regression_pb2.RegressionRequest, self._regress, True),
+            f"{prediction}GetModelMetadata": _Rpc(
                 get_model_metadata_pb2.GetModelMetadataRequest, self._metadata
             ),
-        }
-        models = {
-            "GetModelStatus": _Rpc(get_model_status_pb2.GetModelStatusRequest, self._status),
-            "HandleReloadConfigRequest": _Rpc(
+            f"{models}GetModelStatus": _Rpc(
+                get_model_status_pb2.GetModelStatusRequest, self._status
+            ),
+            f"{models}HandleReloadConfigRequest": _Rpc(
                 model_management_pb2.ReloadConfigRequest, self._reload, is_slow=True
             ),
-        }
-        health = {"Check": _Rpc(health_pb2.HealthCheckRequest, _health)}
-        self._methods = {
-            f"/{service}/{name}": method
-            for service, methods in (
-                ("tensorflow.serving.PredictionService", prediction),
-                ("tensorflow.serving.ModelService", models),
-                ("grpc.health.v1.Health", health),
-            )
-            for name, method in methods.items()
+            "/grpc.health.v1.Health/Check": _Rpc(health_pb2.HealthCheckRequest, _health),
         }
 
     def service(
@@ -254,8 +247,7 @@ def _health(*_: Any) -> health_pb2.HealthCheckResponse:
 
 
 def _model_name(request: Any) -> str:
-    asked = request.tasks[0] if getattr(request, "tasks", None) else request
-    return asked.model_spec.name if hasattr(asked, "model_spec") else ""
+    return request.model_spec.name if hasattr(request, "model_spec") else ""
 
 
 @contextlib.contextmanager

@@ -273,19 +273,16 @@ def _most_frequent(counts: Mapping[str, int], kept: int) -> dict[str, int]:
 def _totals_of(source: Statistics, names: Sequence[str], texts: Sequence[str]) -> _Totals:
     """The sums of statistics for these features; absent features count as missing."""
     places = {name: place for place, name in enumerate(source.names)}
-    here = np.array([name in places for name in names], bool)
-    columns = [places[name] for name in names if name in places]
+    columns = [places.get(name, -1) for name in names]  # the last is that of absent features
 
     def of(measure: str, absent: float) -> np.ndarray:
-        values = np.full(len(names), absent)
-        values[here] = np.array(source.features[measure])[columns]
-        return values
+        return np.append(source.features[measure], float(absent))[columns]
 
     missing = of("missing", source.items).astype(int)
     count = source.items - missing
-    counts = np.zeros([len(names), sketches.NUM_BINS], int)
-    for row, column in zip(np.flatnonzero(here), columns, strict=True):
-        counts[row, list(source.histograms[column])] = list(source.histograms[column].values())
+    counts = np.zeros([len(places) + 1, sketches.NUM_BINS], int)
+    for row, histogram in zip(counts, source.histograms, strict=False):
+        row[list(histogram)] = list(histogram.values())
     nothing = {"": source.items} if source.items else {}
     return _Totals(
         comparable_lists=source.comparable_lists,
@@ -294,7 +291,7 @@ def _totals_of(source: Statistics, names: Sequence[str], texts: Sequence[str]) -
         high=np.where(count > 0, of("max", 0.0), -np.inf),
         zeros=of("zeros", 0).astype(int),
         missing=missing,
-        counts=counts,
+        counts=counts[columns],
         plain=Moments(count, of("mean", 0.0), count * of("std", 0.0) ** 2),
         compressed=Moments(
             count, of("compressed_mean", 0.0), count * of("compressed_variance", 0.0)

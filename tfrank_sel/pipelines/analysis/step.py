@@ -118,7 +118,7 @@ def analyze(run: "Run", folder: Path) -> None:
 def _leaks(split: DataSplit, gates: Gates) -> Iterator[Anomaly]:
     """Finds features that leak the label, in a sample of lists."""
     lists = split.sample()
-    mask = ~np.isnan(lists.labels)
+    mask = lists.inputs["mask"]
     texts = lists.inputs["texts"][mask] if split.layout.texts else None
     numbers = lists.inputs["features"][mask]
     return _leaks_of(split.layout, numbers, texts, lists.labels[mask], np.nonzero(mask)[0], gates)

@@ -295,14 +295,13 @@ class Scored:
         inputs, labels = self.lists.parse(records)
         context = self.lists.queries(records)
         ids = context.pop(self.lists.spec.query_id)
-        queries = [ingest_counts.hash_of(query.decode()) for query in ids]
-        keys = np.array(queries, np.uint64)
+        keys = ingest_counts.hashes_of(ids)
         scores = self._scores(records, inputs, labels, keys)
         values, curves = (x.numpy() for x in self._measured(labels, scores))
         members = collections.defaultdict(list)
         for i, size in enumerate(inputs["mask"].numpy().sum(axis=1).tolist()):
             of_list = {name: values[i] for name, values in context.items()}
-            for name in slicing.names(queries[i], size, of_list):
+            for name in slicing.names(int(keys[i]), size, of_list):
                 members[name].append(i)
         parts = {name: (np.array(rows), values[rows]) for name, rows in members.items()}
         parts[CURVES] = np.arange(len(keys)), curves

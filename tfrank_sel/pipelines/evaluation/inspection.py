@@ -28,7 +28,7 @@ def calibrations(
         scored: `scores` of the lists, by model.
         lists: The lists.
     """
-    mask = ~np.isnan(lists.labels)
+    mask = lists.inputs["mask"]
     return {name: _tenths(x[mask], lists.labels[mask]) for name, x in scored.items()}
 
 
@@ -38,7 +38,7 @@ def errors(
     """Returns the mean label of tenths of the items by rising label, and in each the root mean
     square of score less label, of each model, for labels that are scores.
     """
-    mask, by_model = ~np.isnan(lists.labels), {}
+    mask, by_model = lists.inputs["mask"], {}
     labels = lists.labels[mask]
     for name, x in scored.items():
         means, squares = _tenths(labels, np.square(x[mask] - labels))
@@ -96,7 +96,7 @@ def feature_importances(
     columns_of = columns(schema)
     lists, repeats = _affordable(lists, columns_of)
     lists = lists.by_size()
-    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED)
+    mask, ndcg = lists.inputs["mask"], metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED)
     sizes, can_change = mask.sum(axis=1), _differ(lists.labels, mask)
     names = {name for own in columns_of.values() for name, _ in own}
     items = {name: lists.inputs[name][mask] for name in names}
@@ -137,7 +137,7 @@ def _affordable(
     lists: Sample, columns_of: Mapping[str, Sequence[tuple[str, int]]]
 ) -> tuple[Sample, int]:
     """The first lists, and the number of shuffles, for which at most `SCORED` items are scored."""
-    mask = ~np.isnan(lists.labels)
+    mask = lists.inputs["mask"]
     differ = {
         name: _differ(_fill_missing(lists.inputs[name]), mask[:, :, None])
         for name in {name for own in columns_of.values() for name, _ in own}

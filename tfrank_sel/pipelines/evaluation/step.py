@@ -86,7 +86,7 @@ def rankings(train: DataSplit) -> dict[str, Ranking]:
     lists, layout, spec = train.sample(), train.layout, train.spec
     names = preparation.column_names(layout.features)
     if names:
-        mask = ~np.isnan(lists.labels)
+        mask = lists.inputs["mask"]
         numbers = tf.constant(lists.inputs[spec.features][mask], tf.float64)
         rows = preparation.columns(layout.features, numbers).numpy()
         order, _ = leakage.agreement(rows, lists.labels[mask], np.nonzero(mask)[0])

@@ -307,7 +307,7 @@ class Sample:
 
     def by_size(self) -> "Sample":
         """Returns the sample with the shortest lists first."""
-        order = np.argsort(np.sum(~np.isnan(self.labels), axis=1), kind="stable")
+        order = np.argsort(self.inputs["mask"].sum(axis=1), kind="stable")
         return Sample({k: x[order] for k, x in self.inputs.items()}, self.labels[order])
 
 
