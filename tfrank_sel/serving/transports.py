@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grpc
-import numpy as np
 from google.protobuf import json_format, message
 
 from tfrank_sel.errors import received, refusal
 from tfrank_sel.http_client import ADDRESS, MISFORMED, Client, one_line, quote
 from tfrank_sel.serving import protos
 from tfrank_sel.serving.engine import tensor_protos
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -81,10 +81,10 @@ class Grpc(_Transport):
     def predict(
         self,
         signature: str,
-        inputs: Mapping[str, np.ndarray],
+        inputs: Arrays,
         types: Mapping[str, int],
         headers: Mapping[str, str] = {},
-    ) -> dict[str, np.ndarray]:
+    ) -> Arrays:
         """Runs a signature.
 
         Args:
@@ -154,10 +154,10 @@ class Rest(_Transport):
     def predict(
         self,
         signature: str,
-        inputs: Mapping[str, np.ndarray],
+        inputs: Arrays,
         types: Mapping[str, int],
         headers: Mapping[str, str] = {},
-    ) -> dict[str, np.ndarray]:
+    ) -> Arrays:
         """Runs a signature, as `Grpc.predict`."""
         columns = {name: _plain(array.tolist()) for name, array in inputs.items()}
         body = json.dumps({"signature_name": signature, "inputs": columns}).encode()

@@ -12,7 +12,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfrank_sel import data
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import rejection
-from tfrank_sel.features import Feature, Vector
+from tfrank_sel.features import FeatureTypes, Vector
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.gates import (
@@ -88,7 +88,7 @@ def validate(
     spec: data.FeatureSpec,
     scratch: str | Path,
     *,
-    features: Mapping[str, Feature] | None = None,
+    features: FeatureTypes | None = None,
     gates: Gates = WARN_ALL,
     of: str = "training",
     inferred_from: Statistics | None = None,
@@ -147,7 +147,7 @@ class _Rules:
 
     @classmethod
     def of(
-        cls, schema: schema_pb2.Schema, spec: data.FeatureSpec, features: Mapping[str, Feature]
+        cls, schema: schema_pb2.Schema, spec: data.FeatureSpec, features: FeatureTypes
     ) -> "_Rules":
         roles = {spec.features, spec.doc_id, spec.query_id}
         asked = {x.name: x for x in schema.feature if x.name not in roles}
@@ -198,7 +198,7 @@ class _Outside(runners.Combiner):
     """
 
     spec: data.FeatureSpec
-    features: Mapping[str, Feature]
+    features: FeatureTypes
     rules: _Rules
 
     def count(self, element: Sequence[bytes]) -> np.ndarray:

@@ -16,7 +16,7 @@ from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.errors import refusal
-from tfrank_sel.features import Category, Feature, Vector
+from tfrank_sel.features import Category, FeatureTypes, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compress
 from tfrank_sel.pipelines import runners
@@ -108,7 +108,7 @@ def summarise(
     folder: Path,
     *,
     scratch: str | None = None,
-    features: Mapping[str, Feature] | None = None,
+    features: FeatureTypes | None = None,
     options: Options = None,
 ) -> dict[str, Statistics]:
     """Computes the statistics of splits and writes them as JSON.
@@ -190,9 +190,7 @@ class Summary(runners.Combiner):
         features: Type of each feature.
     """
 
-    def __init__(
-        self, read: Callable[[Sequence[bytes]], Lists], features: Mapping[str, Feature]
-    ) -> None:
+    def __init__(self, read: Callable[[Sequence[bytes]], Lists], features: FeatureTypes) -> None:
         self.read, self.features = read, features
         self.names = preparation.column_names(features)
 
@@ -237,7 +235,7 @@ class Summary(runners.Combiner):
         )
 
 
-def columns(items: Lists, features: Mapping[str, Feature]) -> np.ndarray:
+def columns(items: Lists, features: FeatureTypes) -> np.ndarray:
     """Returns the columns of numbers of items, as `preparation.columns`: float64."""
     return preparation.columns(features, tf.constant(items.features, tf.float64)).numpy()
 

@@ -18,7 +18,7 @@ from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.export.saved_model import read_manifest
-from tfrank_sel.features import REFUSE, Feature
+from tfrank_sel.features import REFUSE, FeatureTypes
 from tfrank_sel.locks import hold, remove_empty
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import Configuration, Override
@@ -144,7 +144,7 @@ def inputs(
     first = taken[0]
     sources = expand(files)
     reader = formats.reader([source.path for source in sources], None, named.format)
-    features: Sequence[str] | Mapping[str, Feature] = _features(taken)
+    features: Sequence[str] | FeatureTypes = _features(taken)
     if all(model.names for model in taken):  # finite numbers need no types
         # All numbers of records and LETOR files are read, and each model selects its own.
         features = tuple(features) if isinstance(reader, TableReader) else ()
@@ -178,7 +178,7 @@ def settings(model: str | Path) -> list[Override]:
     ]
 
 
-def _features(models: Sequence[SavedInputs]) -> Mapping[str, Feature]:
+def _features(models: Sequence[SavedInputs]) -> FeatureTypes:
     """The features of all models; a feature is required if one of the models requires it."""
     merged: dict[str, Any] = {}
     for model in sorted(models, key=lambda model: bool(model.names)):

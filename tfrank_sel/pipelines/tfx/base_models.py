@@ -12,7 +12,7 @@ from tfx.utils import io_utils
 
 from tfrank_sel import data, models
 from tfrank_sel.data.rejections import rejection
-from tfrank_sel.features import Feature
+from tfrank_sel.features import FeatureTypes
 from tfrank_sel.pipelines import Statistics
 
 MODEL, SCALING = "model.keras", "scaling.json"
@@ -46,7 +46,7 @@ def statistics(artefact: str) -> Statistics | None:
     return Statistics.of(_read_scaling(artefact)["statistics"])
 
 
-def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Preparation:
+def preparation(artefact: str, features: FeatureTypes) -> models.Preparation:
     """Returns the preparation of a base model.
 
     Args:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import MISSING_INTEGER, means_missing
 from tfrank_sel.locks import atomic_path
 from tfrank_sel.pipelines.export.requests import request
-from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists, Tensors
 
 QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
 PARSED_AT_ONCE = 64
@@ -64,10 +65,11 @@ class SequenceSchema(Schema):
         return cls(layout.features, layout.context, columns, kinds)
 
     @classmethod
-    def load(cls, schema: str, columns: Columns) -> Self:
-        """Reads the schema in a folder, as written by SchemaGen."""
+    def load(cls, schema: str, columns: str) -> Self:
+        """Reads the schema in a folder, as written by SchemaGen, with the JSON of its columns."""
         file = io_utils.get_only_uri_in_dir(schema)
-        return cls.of(io_utils.parse_pbtxt_file(file, schema_pb2.Schema()), columns)
+        proto = io_utils.parse_pbtxt_file(file, schema_pb2.Schema())
+        return cls.of(proto, Columns.from_config(json.loads(columns)))
 
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
@@ -111,7 +113,7 @@ class SequenceSchema(Schema):
         inputs = {**typed.matrices(parsed, self.features), "mask": parsed["mask"]}
         return inputs, *self._labels_and_weights(parsed)
 
-    def predict_inputs(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def predict_inputs(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """Returns a batch of serialized lists as inputs of `predict`, and the labels."""
         inputs, labels, *_ = self.inputs(serialized)
         values, specs = (
@@ -183,7 +185,7 @@ class SequenceExamples(StoredLists):
         """The inputs of the signature `predict`."""
         return self.layout.signature
 
-    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """Returns the inputs of `predict`, by name, and the labels, NaN at padding."""
         return self.layout.predict_inputs(serialized)
 

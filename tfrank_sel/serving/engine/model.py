@@ -16,6 +16,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import loader_impl
 
 from tfrank_sel.arguments import StrPath
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class Signature:
     feeds: Mapping[str, Any]
     declared: Mapping[str, Declared]
     fetches: Mapping[str, Any]
-    defaults: Mapping[str, np.ndarray]
+    defaults: Arrays
 
 
 class Model:
@@ -93,7 +94,7 @@ class Model:
     def run(
         self,
         signature: Signature,
-        inputs: Mapping[str, np.ndarray],
+        inputs: Arrays,
         outputs: Sequence[str],
         timeout: float | None = None,
     ) -> list[np.ndarray]:

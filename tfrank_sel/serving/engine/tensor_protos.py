@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tensorflow.core.framework import tensor_pb2
 else:
     tf = lazy.Module("tensorflow")
+
+Arrays: TypeAlias = dict[str, np.ndarray]  # by name
 
 # The field that holds the values of a type, and the type itself. TensorFlow's own conversion reads
 # these fields a hundred times slower; it is used for all other types.
@@ -63,9 +65,7 @@ def check_axes(request: bytes, limits: Limits) -> None:
                 raise exceeded_error("bytes in a tensor's shape", limits.axes * _AXIS_BYTES, size)
 
 
-def to_arrays(
-    protos: Mapping[str, "tensor_pb2.TensorProto"], limits: Limits
-) -> dict[str, np.ndarray]:
+def to_arrays(protos: Mapping[str, "tensor_pb2.TensorProto"], limits: Limits) -> Arrays:
     """Reads the tensors of a request, after checking their declared shapes and sizes.
 
     Args:

@@ -14,6 +14,7 @@ from tfrank_sel.export.saved_model import MANIFEST, read_manifest
 from tfrank_sel.features import means_missing
 from tfrank_sel.serving import input_features
 from tfrank_sel.serving.engine.model import Model, per_model
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import invalid
 
@@ -39,9 +40,7 @@ def declared_inputs(model: Model) -> ModelInputs | None:
         return None
 
 
-def to_inputs(
-    document: Mapping[str, Any], types: Mapping[str, int], inputs: ModelInputs
-) -> dict[str, np.ndarray]:
+def to_inputs(document: Mapping[str, Any], types: Mapping[str, int], inputs: ModelInputs) -> Arrays:
     """Reads the inputs of a request by the types of features, as the client reads rows of a table.
 
     TensorFlow Serving refuses what this reads beside tensors: null for a missing value, Booleans,
@@ -81,9 +80,7 @@ def _as_it_is(value: Any, _: int) -> Any:
     return value
 
 
-def _list(
-    values: Mapping[str, Any], inputs: ModelInputs, number: int, count: int
-) -> dict[str, np.ndarray]:
+def _list(values: Mapping[str, Any], inputs: ModelInputs, number: int, count: int) -> Arrays:
     """The values of a list by name of the feature."""
     query, items = dict[str, Any](), dict[str, Any]()
     for name, value in values.items():
