@@ -60,10 +60,6 @@ class Pushed:
         path = folder / "pushed.json"
         return cls(**folders.read_json(path)) if path.is_file() else None
 
-    def write(self, folder: Path) -> None:
-        """Writes `pushed.json`."""
-        folders.write_json(folder / "pushed.json", dataclasses.asdict(self))
-
     def describe(self) -> Iterator[str]:
         """Returns the outcome as lines of text."""
         if self.champion is not None:
@@ -168,7 +164,7 @@ def push(run: "Run", folder: Path) -> None:
                 published=None if published is None else int(Path(published).name),
             )
         pushed = Pushed(blessed.blessed, blessed.reasons, version, champion, digest, compared)
-        pushed.write(folder)
+        folders.write_json(folder / "pushed.json", dataclasses.asdict(pushed))
         for line in pushed.describe():
             step.tell(line)
 
