@@ -211,8 +211,7 @@ class _Outside(runners.Combiner):
         starts = np.cumsum(items.sizes) - items.sizes
         of_lists = np.count_nonzero(np.logical_or.reduceat(is_outside, starts), axis=0).tolist()
         missing = np.count_nonzero(np.isnan(values), axis=0).tolist()
-        of_texts = np.asarray(items.texts)
-        for name, texts in summary.of_features(of_texts, self.features).items():
+        for name, texts in summary.of_features(np.asarray(items.texts), self.features).items():
             allowed = {text.encode() for text in ("", *self.rules.domains[name])}
             is_free = len(allowed) == 1
             outside.append(0 if is_free else sum(not allowed >= {*x} for x in texts.tolist()))

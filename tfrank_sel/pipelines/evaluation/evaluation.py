@@ -294,8 +294,7 @@ class Scored:
     def _of_batch(self, records: tf.Tensor, slicing: Slicing) -> Iterator[tuple[str, Resampled]]:
         inputs, labels = self.lists.parse(records)
         context = self.lists.queries(records)
-        ids = context.pop(self.lists.spec.query_id)
-        keys = ingest_counts.hashes_of(ids)
+        keys = ingest_counts.hashes_of(context.pop(self.lists.spec.query_id))
         scores = self._scores(records, inputs, labels, keys)
         values, curves = (x.numpy() for x in self._measured(labels, scores))
         members = collections.defaultdict(list)

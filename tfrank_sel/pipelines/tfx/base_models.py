@@ -30,8 +30,7 @@ def keep(model: keras.Model, scaling: Mapping[str, Any], artefact: str) -> None:
         file = os.path.join(folder, MODEL)
         model.save(file)
         io_utils.copy_file(file, os.path.join(artefact, MODEL), overwrite=True)
-    text = json.dumps(dict(scaling)) + "\n"
-    io_utils.write_string_file(os.path.join(artefact, SCALING), text)
+    io_utils.write_string_file(os.path.join(artefact, SCALING), json.dumps(dict(scaling)) + "\n")
 
 
 def statistics(artefact: str) -> Statistics | None:

@@ -67,8 +67,7 @@ class SequenceSchema(Schema):
     @classmethod
     def load(cls, schema: str, columns: str) -> Self:
         """Reads the schema in a folder, as written by SchemaGen, with the JSON of its columns."""
-        file = io_utils.get_only_uri_in_dir(schema)
-        proto = io_utils.parse_pbtxt_file(file, schema_pb2.Schema())
+        proto = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(schema), schema_pb2.Schema())
         return cls.of(proto, Columns.from_config(json.loads(columns)))
 
     @property

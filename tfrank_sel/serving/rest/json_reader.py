@@ -119,8 +119,7 @@ class Document:
             members["inputs"] = _members(members["inputs"])
         inputs = to_inputs(members, types, blocks.tensor, blocks.stack)
         # As many brackets as lists that were read, so there are no other lists among the numbers.
-        brackets = np.frombuffer(self._body, np.uint8) == ord("[")
-        if np.count_nonzero(brackets) != blocks.lists:
+        if np.count_nonzero(np.frombuffer(self._body, np.uint8) == ord("[")) != blocks.lists:
             raise _IrregularError
         return inputs
 
