@@ -173,20 +173,14 @@ def _samples(
         }
         best = np.argsort(ranks["ours"])[:SHOWN]
         parts = inspection.explain_pair(models["ours"], split.layout, inputs, best[:2].tolist())
-        rows = [
-            {
-                "document": item_list.doc_ids[i] if item_list.doc_ids else f"item {i + 1}",
-                "label": float(item_list.labels[i]),
-                "score": float(scores["ours"][i]),
-                **{name: int(rank[i]) for name, rank in ranks.items()},
-                "values": [_value(item_list, spec, i, columns) for columns in features.values()],
-            }
-            for i in best
-        ]
         yield {
-            "query": item_list.query_id,
-            "size": len(item_list.labels),
-            "rows": rows,
+            "list": item_list,
+            "best": best.tolist(),
+            "scores": scores["ours"],
+            "ranks": ranks,
+            "values": [
+                [_value(item_list, spec, i, columns) for columns in features.values()] for i in best
+            ],
             "features": list(features),
             "gap": sum(parts.values()),
             "parts": [part for part in list(parts.items())[:WITH_VALUES] if part[1]],
