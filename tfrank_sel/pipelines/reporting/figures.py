@@ -188,6 +188,7 @@ def _svg(axes: Axes, alternative: str, *, counts: bool = False, legend: bool = F
     if legend:
         axes.legend()
     figure, file = axes.figure, io.StringIO()
+    assert isinstance(figure, Figure)  # no part of one
     ConstrainedLayoutEngine().execute(figure)  # the figure's own would draw it twice
     for ground in (figure.patch, axes.patch):
         ground.set_alpha(0.0)

@@ -236,10 +236,6 @@ class Study:
         overrides = [Override(key, value, f"{origin}, {key}") for key, value in values.items()]
         return with_overrides(self.configuration, [*overrides, Override("search.keys", {}, origin)])
 
-    def format_trial(self, trial: FrozenTrial | Trial) -> dict[str, str]:
-        """Returns a short form of the value of each key in a trial."""
-        return {key: format_value(x) for key, x in _values(self.ranges, trial).items()}
-
     def _try(self, trial: Trial, console: Console) -> None:
         """Runs a trial, and prints its result."""
         began, value = time.perf_counter(), None
@@ -311,7 +307,8 @@ class Study:
                     folders.link(self.output / DATA / step, target)
 
     def _line(self, trial: FrozenTrial) -> str:
-        values = ", ".join(f"{key}={value}" for key, value in self.format_trial(trial).items())
+        of_trial = _values(self.ranges, trial).items()
+        values = ", ".join(f"{key}={format_value(value)}" for key, value in of_trial)
         best, seconds = self.best, trial.user_attrs["seconds"]
         number, trials = len(self.finished_trials), self.configuration.search.trials
         done = f"trial {trial.number}: {number} of {trials}"
