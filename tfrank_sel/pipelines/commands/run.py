@@ -110,8 +110,7 @@ def print_configuration(given: Given) -> None:
 
     With files, propose a type for each column without a role, and the correction of clicks.
     """
-    proposal = propose(given.load())
-    print(text(proposal.configuration, proposal.left_out, proposal.clicks), end="")
+    print(text(*propose(given.load())), end="")
 
 
 def _single(step: RunStep) -> None:

@@ -193,35 +193,24 @@ def _check_columns(files: Inputs, configuration: Configuration) -> None:
         reader.infer([first])
 
 
-@dataclasses.dataclass(frozen=True)
-class Proposal:
-    """A configuration proposed from a sample of the files.
-
-    Args:
-        configuration: The configuration.
-        left_out: The omitted columns, with the reasons.
-        clicks: Why clicks are corrected; empty if they are not.
-    """
-
-    configuration: Configuration
-    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    clicks: str = ""
-
-
-def propose(configuration: Configuration) -> Proposal:
+def propose(configuration: Configuration) -> tuple[Configuration, Mapping[str, str], str]:
     """Proposes types for the features, and the correction of a log of clicks.
 
     Args:
         configuration: The configuration; its own types and its section `clicks` are kept.
+
+    Returns:
+        The configuration, the omitted columns with the reasons, and why clicks are corrected; empty
+        if they are not.
 
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
     files = inputs(configuration)
     if files is None:
-        return Proposal(configuration)
+        return configuration, {}, ""
     corrected, why = propose_click_correction(configuration, files)
-    return Proposal(*_with_types(corrected, inputs(corrected) or files), why)
+    return *_with_types(corrected, inputs(corrected) or files), why
 
 
 def propose_click_correction(
