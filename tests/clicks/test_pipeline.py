@@ -171,7 +171,7 @@ def of_test(run):
     ingested = run / "ingest"
     shards = [str(x) for x in (ingested / "records").glob("test-*")]
     schema = Schema.read(ingested / "layout.json")
-    lists = stored_lists.PackedLists(shards, data.FeatureSpec(len(schema.names)))
+    lists = stored_lists.StoredLists(shards, data.FeatureSpec(len(schema.names)))
     return lists, ingested / "clicks"
 
 

@@ -18,7 +18,7 @@ from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Evaluation, 
 from tfrank_sel.pipelines.evaluation.slices import FREQUENCIES, OVERALL, Slicing, band
 from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import expand
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
 from tfrank_sel.pipelines.runners import beams
 
 
@@ -55,7 +55,7 @@ def split(tmp_path_factory, lists):
     inputs = ingest.Inputs(expand([str(folder / "*.parquet")], "test"), columns, adjacent=True)
     layout = inputs.reader.infer([source.path for source in inputs.sources])
     shards = ingest.ingest(inputs, layout, folder).shards["test"]
-    return PackedLists(shards, data.FeatureSpec(3), layout.context)
+    return StoredLists(shards, data.FeatureSpec(3), layout.context)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_without_a_baseline_a_random_order_takes_its_place(split, evaluated, tmp
 
 def test_a_split_without_a_list_is_refused(tmp_path):
     tf.io.TFRecordWriter(str(tmp_path / "none.tfrecord")).close()
-    empty = PackedLists([str(tmp_path / "none.tfrecord")], data.FeatureSpec(3))
+    empty = StoredLists([str(tmp_path / "none.tfrecord")], data.FeatureSpec(3))
     with pytest.raises(ValueError, match=r"expected a list in .*none\.tfrecord\. Received: none"):
         evaluation.evaluate(noise, None, empty, str(tmp_path), seed=1)
 

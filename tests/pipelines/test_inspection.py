@@ -88,12 +88,11 @@ def test_a_lead_is_explained_by_the_features_of_items(lists):
 
 def test_calibration_is_the_mean_label_of_equal_parts_by_score(shards, lists):
     sample = stored_lists.sample(shards, SPEC, longest=10)
-    found = inspection.calibrations({"ours": inspection.scores(by_b, sample.inputs)}, sample)[
-        "ours"
-    ]
+    scored = {"ours": inspection.scores(by_b, sample.inputs)}
+    mean_scores, mean_labels = inspection.calibrations(scored, sample)["ours"]
     scores = np.concatenate([one.features[:, 1] for one in lists])
     labels = np.concatenate([one.labels for one in lists])[np.argsort(scores, kind="stable")]
-    assert np.all(np.diff(found.scores) > 0.0)
+    assert np.all(np.diff(mean_scores) > 0.0)
     parts = [len(x) for x in np.array_split(labels, 10)]
-    np.testing.assert_allclose(found.labels @ parts, labels.sum(), rtol=1e-5)
-    np.testing.assert_allclose(found.labels[-1], labels[-parts[-1] :].mean(), rtol=1e-5)
+    np.testing.assert_allclose(mean_labels @ parts, labels.sum(), rtol=1e-5)
+    np.testing.assert_allclose(mean_labels[-1], labels[-parts[-1] :].mean(), rtol=1e-5)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from benchmarks.speed import ingest_memory
 from tfrank_sel.pipelines.evaluation import evaluation
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel import data, models
@@ -25,7 +25,7 @@ for name in sys.argv[1:]:
     schema.validate({"test": shards}, inferred, spec, folder)
     model = models.ListScorer([0.0] * spec.num_features, [1.0] * spec.num_features, [4])
     model.build((None, None, spec.num_features))
-    evaluation.evaluate(model, model, PackedLists(shards, spec), str(folder), seed=0)
+    evaluation.evaluate(model, model, StoredLists(shards, spec), str(folder), seed=0)
     print(ingest_memory.peak())
 """
 

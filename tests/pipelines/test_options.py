@@ -16,7 +16,7 @@ from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.commands.options import Given
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.evaluation.blessing import Rules
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Proposal, Source
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.run.steps import STEPS
 
 
@@ -122,7 +122,7 @@ def test_an_option_is_read_or_refused(
     for module in ("run", "scoring"):
         monkeypatch.setattr(f"tfrank_sel.pipelines.commands.{module}.execute", _taken)
     monkeypatch.setattr("tfrank_sel.pipelines.commands.run.Job.of", _taken)
-    monkeypatch.setattr("tfrank_sel.pipelines.commands.run.propose", Proposal)
+    monkeypatch.setattr("tfrank_sel.pipelines.commands.run.propose", lambda x: (x, {}, ""))
     monkeypatch.setattr("tfrank_sel.pipelines.runners.beam_options", lambda given: given.beam)
     monkeypatch.setattr("tfrank_sel.pipelines.scoring.settings", lambda model: [])
     monkeypatch.setattr("tfrank_sel.pipelines.scoring.inputs", lambda *x, **y: (x, y))

@@ -30,7 +30,7 @@ from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation import evaluation, slices
 from tfrank_sel.pipelines.ingestion import ingest, ingest_counts, parallel, reading, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Source
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
 from tfrank_sel.pipelines.runners import beams
 
 SPEC = data.FeatureSpec(6)
@@ -137,7 +137,7 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
     rules = schema._Rules.of(schema_pb2.Schema(), SPEC, NUMBERS)
     inputs = ingest.Inputs([Source("a.csv", "train")])
     store = functools.partial(reading.Store, SPEC, sets.SHARES)
-    lists = PackedLists(["lists"], SPEC, {"age": True})
+    lists = StoredLists(["lists"], SPEC, {"age": True})
     for step in (
         reading.PartReader(inputs.reader, Schema(NUMBERS), False),
         parallel._Store(store),

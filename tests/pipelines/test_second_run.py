@@ -15,7 +15,6 @@ from tests.pipelines import second_run
 from tests.pipelines.second_run import configured, graded, results
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import Configuration, load
-from tfrank_sel.pipelines.configuration.data import Gate
 from tfrank_sel.pipelines.ingestion.inputs import Job
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.run.plan import Plan, state
@@ -28,7 +27,7 @@ BESIDE = {"beam.runner", "beam.options", "beam.shard_bytes", "training.workers"}
 OTHERS: dict[str, Any] = {
     "data.split": [50.0, 25.0, 25.0],
     "features": {"x": "number"},
-    "gates.features": {"x": {"missing": Gate("off")}},
+    "gates.features": {"x": {"missing": "off"}},
     "model.class": "Scorer",
     "model.hidden_units": [8],
     "model.trees": {"num_leaves": 5},

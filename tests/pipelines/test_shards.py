@@ -48,8 +48,8 @@ def test_shards_have_the_target_size_and_the_order_of_their_keys(folders, size):
     # 84 bytes each with their frame
     found = [("ab"[i % 2], (0, i), b"%04d" % i + bytes(64)) for i in range(40)]
     with beam.Pipeline() as pipeline:
-        write = parallel.Write(str(folder), str(scratch), size)
-        pipeline | beam.Create(found, reshuffle=False) | write
+        created = pipeline | beam.Create(found, reshuffle=False)
+        parallel.write(created, str(folder), str(scratch), size)
     for split, first in (("a", 0), ("b", 1)):
         paths = sorted(folder.glob(f"{split}-*"))
         names = [f"{split}-{i:05d}-of-{len(paths):05d}.tfrecord" for i in range(len(paths))]

@@ -10,7 +10,7 @@ from tests.serving.certificates import certificate
 from tfrank_sel import export
 from tfrank_sel.export.saved_model import WARM_UP as PATH
 from tfrank_sel.serving.__main__ import app
-from tfrank_sel.serving.deployment import config, model_config
+from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.deployment.model_config import AllVersions, Latest, ModelConfig, Specific
 from tfrank_sel.serving.engine.core import ServerCore
@@ -64,54 +64,16 @@ def test_a_broken_rule_is_named_by_file_and_field(folder, name, text, wanted):
     assert wanted in str(fault)
 
 
-def test_what_is_written_is_read_and_would_serve(folder):
-    cert, key = certificate()
-    models = [ModelConfig("half", folder / "half", Specific([1, 2]), {"stable": 1})]
-    written = {
-        "models.config": config.models(models),
-        "batching.config": config.batching(max_execution_batch_size=8, num_batch_threads=2),
-        "monitoring.config": config.monitoring(path="/metrics"),
-        "session.config": config.session(intra_op_threads=2, gpu_memory_fraction=0.5),
-        "ssl.config": config.tls(server_key=key, server_cert=cert, client_authority=cert),
+def test_every_policy_is_read(tmp_path):
+    policies = {
+        "latest { num_versions: 2 }": Latest(2),
+        "all {}": AllVersions(),
+        "specific { versions: 3 }": Specific([3]),
     }
-    for name, message in written.items():
-        config.write(folder / name, message)
-
-    assert list(check(folder)) == []
-    assert model_config.read(folder / "models.config") == models
-    for name, message in written.items():
-        assert config.read(folder / name, type(message)) == message
-    assert {p.name for p in folder.iterdir()} == {*written, "half"}
-
-
-def test_every_policy_is_written():
-    models = [
-        ModelConfig("a", pathlib.Path("/a"), Latest(2)),
-        ModelConfig("b", pathlib.Path("/b"), AllVersions()),
-        ModelConfig("c", pathlib.Path("/c"), Specific([3]), {"x": 3}),
-    ]
-    assert model_config.of_proto(config.models(models)) == models
-
-
-@pytest.mark.parametrize(
-    ("message", "wanted"),
-    [
-        (config.batching(batch_timeout_micros=-1), "batch_timeout_micros must not be negative"),
-        (config.monitoring(path="m"), "prometheus_config.path must start with"),
-        (config.tls(server_key="", server_cert=""), "server_cert, server_key must be a cert"),
-        (config.session(inter_op_threads=-2), "inter_op_parallelism_threads must not be"),
-        (config.models([ModelConfig("m", pathlib.Path("m"))]), "to have an absolute path"),
-        (
-            config.models([ModelConfig("m", pathlib.Path("/m"), Specific([1]), {"x": 2})]),
-            r"version_labels\[x\] of m must be one of the versions \(1,\). Received: 2",
-        ),
-    ],
-    ids=["batching", "monitoring", "tls", "session", "path", "label"],
-)
-def test_what_breaks_a_rule_is_not_written(tmp_path, message, wanted):
-    with pytest.raises(ValueError, match=wanted):
-        config.write(tmp_path / "x.config", message)
-    assert not list(tmp_path.iterdir())
+    for text, policy in policies.items():
+        write(tmp_path, policy=text, labels='version_labels { key: "x" value: 3 }')
+        wanted = ModelConfig("half", tmp_path / "half", policy, {"x": 3})
+        assert model_config.read(tmp_path / "models.config") == [wanted]
 
 
 def test_certificates_are_read(folder):

@@ -285,7 +285,7 @@ def test_a_bad_start_is_one_line_and_status_2(tmp_path, base, endpoint):
 def test_serve_answers_until_it_is_told_to_stop(base, tmp_path):
     command = [sys.executable, "-m", "tfrank_sel.serving", "serve", "--model-base-path", str(base)]
     options = ["--rest-port", "0", "--grpc-port", "0"]
-    config.write(tmp_path / "session", config.session(intra_op_threads=1))
+    (tmp_path / "session").write_text("intra_op_parallelism_threads: 1")
     options += ["--tensorflow-session-config-file", str(tmp_path / "session")]
     server = subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

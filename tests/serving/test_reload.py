@@ -13,7 +13,6 @@ from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
 
 from tests import refusals
 from tests.serving.half_plus import Client
-from tfrank_sel.serving.deployment import config
 from tfrank_sel.serving.deployment.model_config import (
     AllVersions,
     Latest,
@@ -151,11 +150,17 @@ def publish(version, path):
 
 
 def write(path, base, rest):
+    write_models(path, {"half": base}, rest)
+
+
+def write_models(path, bases, rest=""):
+    """Writes the configuration of models atomically, from their folders by name."""
     aside = path.with_name("aside")
-    aside.write_text(
-        f"""model_config_list {{ config {{
-        name: "half" base_path: "{base}" model_platform: "tensorflow" {rest} }} }}"""
-    )
+    configs = [
+        f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow" {rest} }}'
+        for name, base in bases.items()
+    ]
+    aside.write_text(f"model_config_list {{ {' '.join(configs)} }}")
     aside.rename(path)
 
 
@@ -301,7 +306,7 @@ def followed(tmp_path, monkeypatch):
     (tmp_path / "good" / "1").mkdir(parents=True)
     (tmp_path / "new").mkdir()
     file, models = tmp_path / "models.config", [ModelConfig("m", tmp_path / "good")]
-    config.write(file, config.models(models))
+    write_models(file, {"m": tmp_path / "good"})
     options = {"poll_seconds": 0.02, "config_file": file, "config_poll_seconds": 0.02}
     core = ServerCore(models, load=Fake, **options)
     core.start()
@@ -327,7 +332,7 @@ def test_a_reload_is_served_told_and_counted_alike(followed, tmp_path, caplog, w
                 followed.request(models)
             told.append(str(error.value))
     else:
-        config.write(tmp_path / "models.config", config.models(models))
+        write_models(tmp_path / "models.config", folders)
         assert soon(lambda: [x for x in caplog.messages if "did not become available" in x])
     time.sleep(0.2)
     told += [x for x in caplog.messages if "did not become available" in x]

@@ -1,6 +1,7 @@
 """One run of the pipeline over a small set, which the tests look at from all sides."""
 
 import dataclasses
+import json
 import pathlib
 
 import numpy as np
@@ -56,7 +57,8 @@ class Run:
     def layout(self, columns: Columns | None = None) -> sequences.SequenceSchema:
         """What the lists hold, by the schema that was found."""
         return sequences.SequenceSchema.load(
-            str(self.artefact("SchemaGen", "schema")), columns or Columns()
+            str(self.artefact("SchemaGen", "schema")),
+            json.dumps((columns or Columns()).get_config()),
         )
 
     def split(self, name: str) -> str:

@@ -17,7 +17,7 @@ from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists
 from tfrank_sel.pipelines.tfx import sequences, training
 from tfrank_sel.pipelines.tfx.sequences import SequenceExamples
 
@@ -87,8 +87,10 @@ def test_both_layouts_are_evaluated_and_blessed_alike(tmp_path):
     of_run, of_tfx = (
         evaluation.evaluate(last_feature, first_feature, found, str(tmp_path), seed=1)
         for found in (
-            PackedLists([str(tmp_path / "packed.tfrecord")], spec),
-            SequenceExamples([str(tmp_path / "sequences.*")], layout),
+            StoredLists([str(tmp_path / "packed.tfrecord")], spec),
+            SequenceExamples(
+                [str(tmp_path / "sequences.*")], layout.spec, layout.context, layout=layout
+            ),
         )
     )
     assert of_run == of_tfx

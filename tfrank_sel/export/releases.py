@@ -77,8 +77,7 @@ def publish(
             "`version` must not be negative, and below 2**63: servers ignore others", version
         )
     if not stores.is_file(stores.join(saved_model, GRAPH)):
-        message = received("`saved_model` must contain saved_model.pb", saved_model)
-        raise FileNotFoundError(message)
+        raise FileNotFoundError(received("`saved_model` must contain saved_model.pb", saved_model))
     here = Path(stores.near_folder(saved_model))
     # Digests of a damaged copy would make it whole for every reader.
     artefacts.check(here, KIND)

@@ -88,28 +88,21 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def __init__(self, core: ServerCore, admission: Admission) -> None:
         self._core = core
         self._admission = admission
-        prediction = {
-            "Predict": _Rpc(predict_pb2.PredictRequest, self._predict, True),
-            "Regress": _Rpc(regression_pb2.RegressionRequest, self._regress, True),
-            "GetModelMetadata": _Rpc(
+        prediction = "/tensorflow.serving.PredictionService/"
+        models = "/tensorflow.serving.ModelService/"
+        self._methods = {
+            f"{prediction}Predict": _Rpc(predict_pb2.PredictRequest, self._predict, True),
+            f"{prediction}Regress": _Rpc(regression_pb2.RegressionRequest, self._regress, True),
+            f"{prediction}GetModelMetadata": _Rpc(
                 get_model_metadata_pb2.GetModelMetadataRequest, self._metadata
             ),
-        }
-        models = {
-            "GetModelStatus": _Rpc(get_model_status_pb2.GetModelStatusRequest, self._status),
-            "HandleReloadConfigRequest": _Rpc(
+            f"{models}GetModelStatus": _Rpc(
+                get_model_status_pb2.GetModelStatusRequest, self._status
+            ),
+            f"{models}HandleReloadConfigRequest": _Rpc(
                 model_management_pb2.ReloadConfigRequest, self._reload, is_slow=True
             ),
-        }
-        health = {"Check": _Rpc(health_pb2.HealthCheckRequest, _health)}
-        self._methods = {
-            f"/{service}/{name}": method
-            for service, methods in (
-                ("tensorflow.serving.PredictionService", prediction),
-                ("tensorflow.serving.ModelService", models),
-                ("grpc.health.v1.Health", health),
-            )
-            for name, method in methods.items()
+            "/grpc.health.v1.Health/Check": _Rpc(health_pb2.HealthCheckRequest, _health),
         }
 
     def service(
@@ -179,8 +172,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             signature = signature_of(model, request.model_spec.signature_name)
             sent = tensor_protos.to_arrays(request.inputs, limits)
             outputs = predict(model, signature, sent, request.output_filter, seconds)
-            spec = _spec(request, model, signature.name)
-            response = predict_pb2.PredictResponse(model_spec=spec)
+            response = predict_pb2.PredictResponse(model_spec=_spec(request, model, signature.name))
             for alias, array in outputs.items():
                 tensor_protos.to_proto(array, response.outputs[alias])
             return response
@@ -215,8 +207,6 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _status(
         self, request: get_model_status_pb2.GetModelStatusRequest, *_: Any
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        if not request.HasField("model_spec"):
-            raise invalid("Missing ModelSpec")
         return status_response(self._core, request.model_spec.name, _version(request))
 
     def _reload(
@@ -226,11 +216,9 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return model_management_pb2.ReloadConfigResponse()
 
     def _acquire(self, request: Any) -> contextlib.AbstractContextManager[Model]:
-        if not request.HasField("model_spec"):
-            raise invalid("Missing ModelSpec")
-        spec = request.model_spec
+        version, spec = _version(request), request.model_spec
         label = spec.version_label if spec.WhichOneof("version_choice") == "version_label" else None
-        return self._core.acquire(spec.name, _version(request), label)
+        return self._core.acquire(spec.name, version, label)
 
 
 def signature_map(model: Model) -> get_model_metadata_pb2.SignatureDefMap:
@@ -259,8 +247,7 @@ def _health(*_: Any) -> health_pb2.HealthCheckResponse:
 
 
 def _model_name(request: Any) -> str:
-    asked = request.tasks[0] if getattr(request, "tasks", None) else request
-    return asked.model_spec.name if hasattr(asked, "model_spec") else ""
+    return request.model_spec.name if hasattr(request, "model_spec") else ""
 
 
 @contextlib.contextmanager
@@ -277,6 +264,8 @@ def _seconds(context: "grpc.aio.ServicerContext[bytes, bytes]") -> float | None:
 
 
 def _version(request: Any) -> int | None:
+    if not request.HasField("model_spec"):
+        raise invalid("Missing ModelSpec")
     spec = request.model_spec
     return spec.version.value if spec.HasField("version") else None
 

@@ -27,10 +27,12 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._counts = self._by_status(":tensorflow:serving:request_count", "model_name")
-        self._lost = self._by_status(":tfrank_sel:serving:lost_list_count", "model_name")
-        self._rounds = self._by_status(":tfrank_sel:serving:failed_round_count", "followed")
-        loads = ":tensorflow:cc:saved_model:load_attempt_count"
-        self._loads = self._by_status(loads, "model_path")
+        # interleaved lists that could not be logged
+        self.lost = self._by_status(":tfrank_sel:serving:lost_list_count", "model_name")
+        # failed checks of the folder of a model, by its name, or of `models.config`
+        self.rounds = self._by_status(":tfrank_sel:serving:failed_round_count", "followed")
+        # attempts to load a version, by its path or URL
+        self.loads = self._by_status(":tensorflow:cc:saved_model:load_attempt_count", "model_path")
         self._latency = Histogram(
             ":tensorflow:serving:request_latency",
             "Time from a request to its answer, in microseconds",
@@ -75,18 +77,6 @@ class Metrics:
             raise
         finally:
             self._counts.add(seen.model_name, code.name)
-
-    def count_load(self, path: str, *, failed: bool) -> None:
-        """Counts an attempt to load a version, by its path or URL."""
-        self._loads.add(path, "fail" if failed else "success")
-
-    def failed_round(self, followed: str) -> None:
-        """Counts a failed check of the folder of a model, by its name, or of `models.config`."""
-        self._rounds.add(followed, "fail")
-
-    def count_lost(self, model_name: str) -> None:
-        """Counts an interleaved list that could not be logged."""
-        self._lost.add(model_name, "fail")
 
     def text(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

@@ -60,8 +60,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         if dataclasses.is_dataclass(kind):
             # Of the constructor itself, since `Checked` takes any argument in `__new__`.
             fields = inspect.signature(vars(kind)["__init__"]).parameters.values()
-            options = [x for x in fields if _is_option(x)]
-            groups[parameter.name] = options, parameter.annotation
+            groups[parameter.name] = [x for x in fields if _is_option(x)], parameter.annotation
     return commandline.group_parameters(command, groups)
 
 

@@ -1,6 +1,5 @@
 """Transports of the client: the same two calls over gRPC and REST."""
 
-import abc
 import base64
 import contextlib
 import json
@@ -8,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grpc
-import numpy as np
 from google.protobuf import json_format, message
 
 from tfrank_sel.errors import received, refusal
 from tfrank_sel.http_client import ADDRESS, MISFORMED, Client, one_line, quote
 from tfrank_sel.serving import protos
 from tfrank_sel.serving.engine import tensor_protos
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -34,63 +33,19 @@ _MISFORMED = (*MISFORMED, json_format.Error, message.Error, SystemError)
 _SERVICE = "tensorflow.serving.PredictionService"
 
 
-class Transport(abc.ABC):
+class _Transport:
     """Calls of one model on one server.
 
     Args:
         address: Address of the server.
         model_name: Name of the model on the server.
         timeout: Maximum time of a request in seconds.
-        authority: PEM of the certificate authority of the server; None for plain gRPC, and for
-            HTTPS with the authorities of this machine.
     """
 
-    def __init__(
-        self, address: str, model_name: str, timeout: float, authority: bytes | None
-    ) -> None:
+    def __init__(self, address: str, model_name: str, timeout: float) -> None:
         self.address = address
         self.model_name = model_name
         self.timeout = timeout
-        self.open(authority)
-
-    @abc.abstractmethod
-    def open(self, authority: bytes | None) -> None:
-        """Opens the connection."""
-
-    @abc.abstractmethod
-    def predict(
-        self,
-        signature: str,
-        inputs: Mapping[str, np.ndarray],
-        types: Mapping[str, int],
-        headers: Mapping[str, str] = {},
-    ) -> dict[str, np.ndarray]:
-        """Runs a signature.
-
-        Args:
-            signature: Its name.
-            inputs: Its inputs.
-            types: Name and type (DT_...) of each requested output.
-            headers: Headers of the request, metadata in gRPC.
-
-        Returns:
-            These outputs.
-
-        Raises:
-            ServingError: If the server cannot be reached or refuses the request.
-        """
-
-    @abc.abstractmethod
-    def signature(self, name: str) -> Any:
-        """Returns the declaration of a signature; empty if there is none.
-
-        Raises:
-            ServingError: If the server cannot be reached or has no such model.
-        """
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Closes the connection."""
 
     def error(self, code: Code, message: str) -> ServingError:
         """Returns an error that names the server."""
@@ -106,10 +61,11 @@ class Transport(abc.ABC):
             raise self.error(Code.INTERNAL, received(expected, reason)) from error
 
 
-class Grpc(Transport):
+class Grpc(_Transport):
     """gRPC; the address is `HOST:PORT`."""
 
     def open(self, authority: bytes | None) -> None:
+        """Opens the connection, plain without the PEM of the authority of the server."""
         methods = [{"name": [{"service": _SERVICE}], "retryPolicy": _RETRY}]
         options = [
             ("grpc.max_receive_message_length", _ANY_SIZE),
@@ -125,10 +81,24 @@ class Grpc(Transport):
     def predict(
         self,
         signature: str,
-        inputs: Mapping[str, np.ndarray],
+        inputs: Arrays,
         types: Mapping[str, int],
         headers: Mapping[str, str] = {},
-    ) -> dict[str, np.ndarray]:
+    ) -> Arrays:
+        """Runs a signature.
+
+        Args:
+            signature: Its name.
+            inputs: Its inputs.
+            types: Name and type (DT_...) of each requested output.
+            headers: Headers of the request, metadata in gRPC.
+
+        Returns:
+            These outputs.
+
+        Raises:
+            ServingError: If the server cannot be reached or refuses the request.
+        """
         request = protos.PredictRequest(output_filter=types)
         request.model_spec.name = self.model_name
         request.model_spec.signature_name = signature
@@ -142,6 +112,11 @@ class Grpc(Transport):
             return {name: tensor_protos.to_array(name, outputs[name]) for name in types}
 
     def signature(self, name: str) -> Any:
+        """Returns the declaration of a signature; empty if there is none.
+
+        Raises:
+            ServingError: If the server cannot be reached or has no such model.
+        """
         request = protos.MetadataRequest(metadata_field=["signature_def"])
         request.model_spec.name = self.model_name
         response = self._call("GetModelMetadata", request, protos.MetadataResponse)
@@ -150,6 +125,7 @@ class Grpc(Transport):
         return signatures.signature_def[name]
 
     def close(self) -> None:
+        """Closes the connection."""
         self._channel.close()
 
     def _call(
@@ -167,20 +143,22 @@ class Grpc(Transport):
             return answer.FromString(octets)
 
 
-class Rest(Transport):
+class Rest(_Transport):
     """REST; the address is `http://HOST:PORT` or `https://HOST:PORT`."""
 
     def open(self, authority: bytes | None) -> None:
+        """Opens the connection, by HTTPS with an authority or those of this machine."""
         self._client = Client(self.address, self.timeout, authority=authority, tries=_TRIES)
         self._path = f"/v1/models/{quote(self.model_name)}"
 
     def predict(
         self,
         signature: str,
-        inputs: Mapping[str, np.ndarray],
+        inputs: Arrays,
         types: Mapping[str, int],
         headers: Mapping[str, str] = {},
-    ) -> dict[str, np.ndarray]:
+    ) -> Arrays:
+        """Runs a signature, as `Grpc.predict`."""
         columns = {name: _plain(array.tolist()) for name, array in inputs.items()}
         body = json.dumps({"signature_name": signature, "inputs": columns}).encode()
         answer = self._ask("POST", f"{self._path}:predict", body, headers)
@@ -188,12 +166,14 @@ class Rest(Transport):
             return json_reader.to_inputs({"inputs": answer["outputs"]}, types)
 
     def signature(self, name: str) -> Any:
+        """Returns the declaration of a signature, as `Grpc.signature`."""
         answer = self._ask("GET", f"{self._path}/metadata")
         with self._reads("An answer must have signatures"):
             signature = answer["metadata"]["signature_def"]["signature_def"].get(name, {})
             return json_format.ParseDict(signature, protos.Signature(), ignore_unknown_fields=True)
 
     def close(self) -> None:
+        """Closes the connection."""
         self._client.close()
 
     def _ask(
@@ -215,8 +195,15 @@ class Rest(Transport):
 
 def connect(
     address: str, model_name: str, timeout: float, authority: bytes | None = None
-) -> Transport:
+) -> Grpc | Rest:
     """Returns the transport for an address: REST for `http://...`, otherwise gRPC.
+
+    Args:
+        address: Address of the server.
+        model_name: Name of the model on the server.
+        timeout: Maximum time of a request in seconds.
+        authority: PEM of the certificate authority of the server; None for plain gRPC, and for
+            HTTPS with the authorities of this machine.
 
     Raises:
         ValueError: If the address has a user, or is no URL of a server.
@@ -225,7 +212,10 @@ def connect(
     if "@" in address or (is_rest and not ADDRESS.fullmatch(address)):
         shown = "one with `@`" if "@" in address else address
         raise refusal("`address` must be HOST:PORT or http://HOST:PORT, without a password", shown)
-    return (Rest if is_rest else Grpc)(address.rstrip("/"), model_name, timeout, authority)
+    of_server = address.rstrip("/"), model_name, timeout
+    transport = Rest(*of_server) if is_rest else Grpc(*of_server)
+    transport.open(authority)
+    return transport
 
 
 def _plain(value: Any) -> Any:

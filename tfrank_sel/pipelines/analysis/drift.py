@@ -1,7 +1,6 @@
 """Distances between splits: skew within a run, and drift between runs."""
 
 import collections
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,59 +21,43 @@ from tfrank_sel.pipelines.configuration.data import Gates
 GRADES = 100  # of more different labels, shares are those of ranges
 
 
-@dataclasses.dataclass(frozen=True)
-class Distances:
-    """Distances between two splits, each from 0 (equal) to 1.
+def distances(
+    reference: Statistics, now: Statistics, label: str = "relevance"
+) -> dict[str, dict[str, float]]:
+    """Computes the distances between two splits, each from 0 (equal) to 1, by rule and name.
 
-    Args:
-        label_shares: Largest difference in the share of a label (L-infinity). Labels of more than
-            `GRADES` values are counted by tenths of the first split.
-        label_divergence: Jensen-Shannon divergence of the labels, in bits.
-        list_sizes: Largest difference in the cumulative distribution of list sizes
-            (Kolmogorov-Smirnov).
-        numbers: The same for each column of numbers that both splits have, by name.
-        texts: Largest difference in the share of a value (L-infinity) among the items with a value,
-            for each text feature that both splits have.
-        missing: Difference in the share of missing values, for all features that both splits have.
-    """
-
-    label_shares: float
-    label_divergence: float
-    list_sizes: float
-    numbers: Mapping[str, float]
-    texts: Mapping[str, float]
-    missing: Mapping[str, float]
-
-
-def distances(reference: Statistics, now: Statistics) -> Distances:
-    """Computes the distances between two splits.
+    `label_shares` is the largest difference in the share of a label (L-infinity); labels of more
+    than `GRADES` values are counted by tenths of the first split. `label_divergence` is the
+    Jensen-Shannon divergence of the labels, in bits. `list_sizes` is the largest difference in the
+    cumulative distribution of list sizes (Kolmogorov-Smirnov), `numbers` the same for each column
+    of numbers that both splits have, `texts` the largest difference in the share of a value among
+    the items with a value, and `missing` the difference in the share of missing values.
 
     Args:
         reference: Statistics of the split to compare with.
         now: Statistics of the split.
-
-    Returns:
-        The distances.
+        label: Name of the label.
     """
     old, new = _shares(*_of_grades(*(_round_labels(x.labels) for x in (reference, now))))
     middle = 0.5 * (old + new)
     histograms = _both(*(dict(zip(x.names, x.histograms, strict=True)) for x in (reference, now)))
     lacking = _both(*(_missing_counts(x) for x in (reference, now)))
-    return Distances(
-        label_shares=float(np.abs(old - new).max()),
-        label_divergence=0.5 * (_relative_entropy(old, middle) + _relative_entropy(new, middle)),
-        list_sizes=_largest_gap(reference.list_sizes, now.list_sizes),
-        numbers={name: _largest_gap(*pair) for name, pair in histograms.items() if all(pair)},
-        texts={
+    divergence = 0.5 * (_relative_entropy(old, middle) + _relative_entropy(new, middle))
+    return {
+        "label_shares": {label: float(np.abs(old - new).max())},
+        "label_divergence": {label: divergence},
+        "list_sizes": {"list_size": _largest_gap(reference.list_sizes, now.list_sizes)},
+        "numbers": {name: _largest_gap(*pair) for name, pair in histograms.items() if all(pair)},
+        "texts": {
             name: _largest_difference(reference, now, name)
             for name in reference.texts
             if name in now.texts
         },
-        missing={
+        "missing": {
             name: abs(old / reference.items - new / now.items)
             for name, (old, new) in lacking.items()
         },
-    )
+    }
 
 
 def anomalies(
@@ -102,33 +85,30 @@ def anomalies(
     Returns:
         One anomaly for each rule that is broken and not off.
     """
-    measured = distances(reference, now)
     chance = 1.63 * math.sqrt(1.0 / reference.lists + 1.0 / now.lists)
     cumulative = f"cumulative shares within {{}} of those of {of}"
-    divergence = f"a Jensen-Shannon divergence of at most {{}} from {of}"
     shares = f"shares within {{}} of those of {of}"
-    missing = f"a share of missing values within {{}} of that of {of}"
-    checks = [
-        ("label_shares", {label: measured.label_shares}, shares, chance),
-        ("label_divergence", {label: measured.label_divergence}, divergence, 0.0),
-        ("list_sizes", {"list_size": measured.list_sizes}, cumulative, chance),
-        ("numbers", measured.numbers, cumulative, chance),
-        ("texts", measured.texts, shares, chance),
-        ("missing", measured.missing, missing, chance),
-    ]
+    expected = {
+        "label_shares": shares,
+        "label_divergence": f"a Jensen-Shannon divergence of at most {{}} from {of}",
+        "list_sizes": cumulative,
+        "numbers": cumulative,
+        "texts": shares,
+        "missing": f"a share of missing values within {{}} of that of {of}",
+    }
     drifted = [
         anomaly
-        for rule, by_name, expected, least in checks
+        for rule, by_name in distances(reference, now, label).items()
         for name, x in by_name.items()
         for anomaly in check_rule(
             gates,
             rule,
             name,
-            expected,
+            expected[rule],
             f"a distance of {x:.3f}",
             now.lists if rule == "list_sizes" else now.items,
             x,
-            least,
+            0.0 if rule == "label_divergence" else chance,
         )
     ]
     named = compare_types(_kinds(reference), _kinds(now), of, gates, now.items)

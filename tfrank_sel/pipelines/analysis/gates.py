@@ -67,7 +67,7 @@ def check_rule(
     if gate.action == OFF or (distance is not None and distance <= bound):
         return []
     expected = expected.replace("{}", f"{bound:.3g}")
-    return [Anomaly(feature, rule, expected, received, count, distance, str(gate.action))]
+    return [Anomaly(feature, rule, expected, received, count, distance, gate.action)]
 
 
 class GateError(Exception):

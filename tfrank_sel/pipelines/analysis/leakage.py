@@ -227,7 +227,7 @@ def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) 
     for split, paths in shards.items():
         batches = stored_lists.serialized_batches(paths)
         ids = (x for y in batches for x in stored_lists.context(y, spec, {})[spec.query_id])
-        queries[split] = np.array([ingest_counts.hash_of(x.decode()) for x in ids], np.uint64)
+        queries[split] = ingest_counts.hashes_of(ids)
     train = queries.pop("train")
     return {x: n for x, own in queries.items() if (n := int(np.isin(own, train).sum()))}
 

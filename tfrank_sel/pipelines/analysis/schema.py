@@ -11,8 +11,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
-from tfrank_sel.errors import received
-from tfrank_sel.features import Feature, Vector
+from tfrank_sel.data.rejections import rejection
+from tfrank_sel.features import FeatureTypes, Vector
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.gates import (
@@ -48,8 +48,7 @@ def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_
     schema = schema_pb2.Schema()
     features = schema.feature.add(name=spec.features, type=schema_pb2.FLOAT)
     features.shape.dim.add(size=spec.num_features)
-    highest = max(float(label) for label in statistics.labels)
-    _add_range(schema, spec.label, 0.0, highest)
+    _add_range(schema, spec.label, 0.0, max(float(label) for label in statistics.labels))
     for name in (spec.doc_id, spec.query_id):
         schema.feature.add(name=name, type=schema_pb2.BYTES).shape.dim.add(size=1)
     lows, highs = statistics.features["min"], statistics.features["max"]
@@ -79,8 +78,7 @@ def load(path: Path) -> schema_pb2.Schema:
             _domain(feature, schema)
     except (OSError, ValueError, text_format.ParseError) as error:
         reason = "expected a schema of tensorflow-metadata as text"
-        one_line = " ".join(str(error).split())
-        raise data.InputError(str(path), received(reason, one_line)) from error
+        raise rejection(str(path), reason, " ".join(str(error).split())) from error
     return schema
 
 
@@ -90,7 +88,7 @@ def validate(
     spec: data.FeatureSpec,
     scratch: str | Path,
     *,
-    features: Mapping[str, Feature] | None = None,
+    features: FeatureTypes | None = None,
     gates: Gates = WARN_ALL,
     of: str = "training",
     inferred_from: Statistics | None = None,
@@ -149,7 +147,7 @@ class _Rules:
 
     @classmethod
     def of(
-        cls, schema: schema_pb2.Schema, spec: data.FeatureSpec, features: Mapping[str, Feature]
+        cls, schema: schema_pb2.Schema, spec: data.FeatureSpec, features: FeatureTypes
     ) -> "_Rules":
         roles = {spec.features, spec.doc_id, spec.query_id}
         asked = {x.name: x for x in schema.feature if x.name not in roles}
@@ -200,13 +198,12 @@ class _Outside(runners.Combiner):
     """
 
     spec: data.FeatureSpec
-    features: Mapping[str, Feature]
+    features: FeatureTypes
     rules: _Rules
 
     def count(self, element: Sequence[bytes]) -> np.ndarray:
         items = stored_lists.items(element, self.spec)
-        rows = columns(items, self.features).astype(np.float32)
-        values = np.column_stack([items.labels, rows])
+        values = np.column_stack([items.labels, columns(items, self.features).astype(np.float32)])
         count = values.shape[1]
         low, high, _ = self.rules.bounds[:, :count].astype(np.float32)
         is_outside = (values < low) | (values > high)
@@ -214,8 +211,7 @@ class _Outside(runners.Combiner):
         starts = np.cumsum(items.sizes) - items.sizes
         of_lists = np.count_nonzero(np.logical_or.reduceat(is_outside, starts), axis=0).tolist()
         missing = np.count_nonzero(np.isnan(values), axis=0).tolist()
-        of_texts = np.asarray(items.texts)
-        for name, texts in summary.of_features(of_texts, self.features).items():
+        for name, texts in summary.of_features(np.asarray(items.texts), self.features).items():
             allowed = {text.encode() for text in ("", *self.rules.domains[name])}
             is_free = len(allowed) == 1
             outside.append(0 if is_free else sum(not allowed >= {*x} for x in texts.tolist()))

@@ -14,15 +14,16 @@ import tensorflow as tf
 from tfrank_sel import data
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import Lists
-from tfrank_sel.errors import received, refusal
-from tfrank_sel.features import Category, Feature, Vector
+from tfrank_sel.data.rejections import rejection
+from tfrank_sel.errors import refusal
+from tfrank_sel.features import Category, FeatureTypes, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compress
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Records
+from tfrank_sel.pipelines.ingestion.stored_lists import Records, StoredLists
 from tfrank_sel.pipelines.runners import Options
 
 SHOWN = 1000  # reported values of a hashed feature
@@ -79,8 +80,9 @@ class Statistics:
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = received("expected statistics in the format of this version", error)
-            raise data.InputError(str(path), reason) from error
+            raise rejection(
+                str(path), "expected statistics in the format of this version", error
+            ) from error
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Statistics":
@@ -106,7 +108,7 @@ def summarise(
     folder: Path,
     *,
     scratch: str | None = None,
-    features: Mapping[str, Feature] | None = None,
+    features: FeatureTypes | None = None,
     options: Options = None,
 ) -> dict[str, Statistics]:
     """Computes the statistics of splits and writes them as JSON.
@@ -154,7 +156,6 @@ class _Totals:
         shares = np.array(list(SHARES.values()))
         # a feature without values has no minimum
         low, high = (np.where(np.isfinite(x), x, 0.0) for x in (self.low, self.high))
-        percentiles = np.clip(sketches.quantiles(self.counts, shares).T, low, high)
         measures = [
             low,
             self.plain.mean,
@@ -162,7 +163,7 @@ class _Totals:
             np.sqrt(self.plain.variance()),
             self.zeros,
             self.missing,
-            *percentiles,
+            *np.clip(sketches.quantiles(self.counts, shares).T, low, high),
             self.compressed.mean,
             self.compressed.variance(),
         ]
@@ -189,9 +190,7 @@ class Summary(runners.Combiner):
         features: Type of each feature.
     """
 
-    def __init__(
-        self, read: Callable[[Sequence[bytes]], Lists], features: Mapping[str, Feature]
-    ) -> None:
+    def __init__(self, read: Callable[[Sequence[bytes]], Lists], features: FeatureTypes) -> None:
         self.read, self.features = read, features
         self.names = preparation.column_names(features)
 
@@ -236,10 +235,9 @@ class Summary(runners.Combiner):
         )
 
 
-def columns(items: Lists, features: Mapping[str, Feature]) -> np.ndarray:
+def columns(items: Lists, features: FeatureTypes) -> np.ndarray:
     """Returns the columns of numbers of items, as `preparation.columns`: float64."""
-    numbers = tf.constant(items.features, tf.float64)
-    return preparation.columns(features, numbers).numpy()
+    return preparation.columns(features, tf.constant(items.features, tf.float64)).numpy()
 
 
 def _merge(totals: _Totals, other: _Totals) -> _Totals:
@@ -273,19 +271,16 @@ def _most_frequent(counts: Mapping[str, int], kept: int) -> dict[str, int]:
 def _totals_of(source: Statistics, names: Sequence[str], texts: Sequence[str]) -> _Totals:
     """The sums of statistics for these features; absent features count as missing."""
     places = {name: place for place, name in enumerate(source.names)}
-    here = np.array([name in places for name in names], bool)
-    columns = [places[name] for name in names if name in places]
+    columns = [places.get(name, -1) for name in names]  # the last is that of absent features
 
     def of(measure: str, absent: float) -> np.ndarray:
-        values = np.full(len(names), absent)
-        values[here] = np.array(source.features[measure])[columns]
-        return values
+        return np.append(source.features[measure], float(absent))[columns]
 
     missing = of("missing", source.items).astype(int)
     count = source.items - missing
-    counts = np.zeros([len(names), sketches.NUM_BINS], int)
-    for row, column in zip(np.flatnonzero(here), columns, strict=True):
-        counts[row, list(source.histograms[column])] = list(source.histograms[column].values())
+    counts = np.zeros([len(places) + 1, sketches.NUM_BINS], int)
+    for row, histogram in zip(counts, source.histograms, strict=False):
+        row[list(histogram)] = list(histogram.values())
     nothing = {"": source.items} if source.items else {}
     return _Totals(
         comparable_lists=source.comparable_lists,
@@ -294,7 +289,7 @@ def _totals_of(source: Statistics, names: Sequence[str], texts: Sequence[str]) -
         high=np.where(count > 0, of("max", 0.0), -np.inf),
         zeros=of("zeros", 0).astype(int),
         missing=missing,
-        counts=counts,
+        counts=counts[columns],
         plain=Moments(count, of("mean", 0.0), count * of("std", 0.0) ** 2),
         compressed=Moments(
             count, of("compressed_mean", 0.0), count * of("compressed_variance", 0.0)
@@ -305,7 +300,7 @@ def _totals_of(source: Statistics, names: Sequence[str], texts: Sequence[str]) -
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataSplit(PackedLists):
+class DataSplit(StoredLists):
     """A split on disk.
 
     Args:

@@ -14,7 +14,7 @@ from tfrank_sel import data
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Schema, tables
 from tfrank_sel.data.lists import Lists
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.features import whole
 from tfrank_sel.models.preparation import column_names, columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
@@ -70,8 +70,9 @@ def analyze(run: "Run", folder: Path) -> None:
             if not summary.comparable_lists:
                 labels = ", ".join(summary.labels)
                 equal = f"{summary.lists} lists, each with equal labels (labels: {labels})"
-                reason = received("expected a list with two different labels", equal)
-                raise data.InputError(job.files(split), reason)
+                raise rejection(
+                    job.files(split), "expected a list with two different labels", equal
+                )
             step.tell(f"{split}: {_describe_split(summary)}")
     splits = {name: DataSplit.of(records, name, summary) for name, summary in summaries.items()}
     with progress.step("schema") as step:
@@ -103,8 +104,7 @@ def analyze(run: "Run", folder: Path) -> None:
         leaks = {x.feature: x for x in _leaks_of_log(job, records.layout, gates)}
         leaks |= {x.feature: x for x in _leaks(splits["train"], gates)}
         of_train += leaks.values()
-        report = folders.read_json(job.path / "ingest" / "ingest.json")
-        shared = report.get("shared_queries", {})
+        shared = folders.read_json(job.path / "ingest" / "ingest.json").get("shared_queries", {})
         if earlier:  # whose lists the report does not count
             shared = leakage.shared_queries({x: y.shards for x, y in splits.items()}, spec)
         lists = {split: summary.lists for split, summary in summaries.items()}
@@ -118,11 +118,10 @@ def analyze(run: "Run", folder: Path) -> None:
 def _leaks(split: DataSplit, gates: Gates) -> Iterator[Anomaly]:
     """Finds features that leak the label, in a sample of lists."""
     lists = split.sample()
-    mask = ~np.isnan(lists.labels)
+    mask = lists.inputs["mask"]
     texts = lists.inputs["texts"][mask] if split.layout.texts else None
     numbers = lists.inputs["features"][mask]
-    lists_of_items = np.nonzero(mask)[0]
-    return _leaks_of(split.layout, numbers, texts, lists.labels[mask], lists_of_items, gates)
+    return _leaks_of(split.layout, numbers, texts, lists.labels[mask], np.nonzero(mask)[0], gates)
 
 
 def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
@@ -140,8 +139,7 @@ def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
     )
     table = formats.table([str(path)], {}, others=True).columns
     origin = (str(path), np.arange(table.num_rows))
-    rows = tables.of_table(origin, table, Schema(layout.features, columns=roles))
-    lists = Lists.group([rows])
+    lists = Lists.group([tables.of_table(origin, table, Schema(layout.features, columns=roles))])
     texts = lists.texts
     if texts is not None:
         texts = np.array([[x.encode() for x in row] for row in texts], object)
@@ -193,7 +191,7 @@ def check_named(
 def _reference(run: str | Path) -> statistics.Statistics:
     path = stores.join(run, "analyze", "statistics", "train.json")
     if not stores.is_file(path):
-        raise data.InputError(str(run), received("expected the folder of a run", f"no {path}"))
+        raise rejection(str(run), "expected the folder of a run", f"no {path}")
     return statistics.Statistics.load(Path(stores.near(path)))
 
 

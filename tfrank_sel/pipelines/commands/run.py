@@ -13,8 +13,7 @@ import typer
 
 from tfrank_sel.commandline import Application, shell, tell
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
@@ -111,8 +110,7 @@ def print_configuration(given: Given) -> None:
 
     With files, propose a type for each column without a role, and the correction of clicks.
     """
-    proposal = propose(given.load())
-    print(text(proposal.configuration, proposal.left_out, proposal.clicks), end="")
+    print(text(*propose(given.load())), end="")
 
 
 def _single(step: RunStep) -> None:
@@ -217,8 +215,7 @@ def execute(
             raise InputError(output, "the path must have no `[` and no `\\`, as TensorFlow's paths")
         asked = given.load(output)
         if only and given.file is None and asked.data == Configuration().data:
-            reason = received("expected the folder of a run, or --config", "neither")
-            raise InputError(output, reason)
+            raise rejection(output, "expected the folder of a run, or --config", "neither")
         may_assist = only in (None, "train") and os.environ.get("TF_CONFIG")
         if may_assist and execution.assist(asked, output, force=force):
             return
@@ -226,8 +223,7 @@ def execute(
         for name, reason in job.left_out.items():
             console.print(f"omitted column {name!r}: {reason}")
         if asked.model.trees != job.configuration.model.trees and asked.training.takes_trees:
-            no_trees = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
-            console.print(no_trees)
+            console.print("no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)")
         if is_dry:
             _tell_plan(job, force, console)
             return

@@ -84,8 +84,7 @@ def compare(
     training = Table("run", "loss", "epochs, trees", "best validation NDCG@10")
     for name, fits in compared.fits.items():
         for fit in fits:
-            best = f"{fit['validation_ndcg']:.4f}"
-            training.add_row(name, fit["loss"], str(fit["epochs"]), best)
+            training.add_row(name, fit["loss"], str(fit["epochs"]), f"{fit['validation_ndcg']:.4f}")
     first, second = compared.names
     for table in (
         settings,

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
+from pydantic import Field, PlainValidator, ValidationInfo, model_validator
 
 from tfrank_sel import roads
 from tfrank_sel.arguments import Count, Natural, Positive, Share
@@ -164,46 +164,45 @@ class Gate:
 
     Args:
         action: Action if a split breaks the rule: `"off"` does nothing, `"warn"` prints a line and
-            adds an entry to the report, `"fail"` stops the run. None for that of all features.
-        threshold: Maximum allowed distance, in [0, 1]; None for that of all features, or if the
-            rule has none.
+            adds an entry to the report, `"fail"` stops the run.
+        threshold: Maximum allowed distance, in [0, 1]; None if the rule has none.
     """
 
-    action: str | None = None
+    action: str
     threshold: float | None = None
 
 
-def _gate(rule: str, value: Any) -> Gate:
-    """Returns the gate of a rule as a file names it: by its action, or by a table."""
-    if isinstance(value, Gate):
-        value = _value(value)
-    default = _default(rule).threshold
-    gate = {"action": value} if isinstance(value, str) else value
+def _table(gate: str | dict[str, Any]) -> dict[str, Any]:
+    """Returns the table that an action by itself stands for."""
+    return {"action": gate} if isinstance(gate, str) else gate
+
+
+def _gate(rule: str, value: Any, default: dict[str, Any] | None = None) -> str | dict[str, Any]:
+    """Returns the checked gate of a rule, completed by another: its action, or a table."""
+    threshold = _table(Gates.model_fields[rule].default).get("threshold")
+    gate = _table(value)
     reason = 'must be "off", "warn" or "fail"'
-    accepted = {"action"} if default is None else {"action", "threshold"}
+    accepted = {"action"} if threshold is None else {"action", "threshold"}
     if not isinstance(gate, dict) or not gate or not {*gate} <= accepted:
-        example = f'{{action = "fail", threshold = {default}}}'
-        reason += ", and has no threshold" if default is None else f", or a table such as {example}"
+        example = f'{{action = "fail", threshold = {threshold}}}'
+        has_none = ", and has no threshold"
+        reason += has_none if threshold is None else f", or a table such as {example}"
         raise refusal(reason, repr(value))
     if gate.get("action", WARN) not in ACTIONS:
         raise refusal(reason, repr(gate["action"]))
     bound = gate.get("threshold", 0.0)
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0.0 <= bound <= 1.0:
         raise refusal("must have a threshold from 0 to 1", repr(bound))
-    return Gate(**gate)
+    gate = {**(default or {}), **gate}
+    return gate["action"] if {*gate} == {"action"} else gate
 
 
-def _default(rule: str) -> Gate:
-    return Gates.model_fields[rule].default
+def _of_all(value: Any, info: ValidationInfo) -> str | dict[str, Any]:
+    rule = str(info.field_name)
+    return _gate(rule, value, _table(Gates.model_fields[rule].default))
 
 
-def _of_all(value: Any, info: ValidationInfo) -> Gate:
-    gate, default = _gate(str(info.field_name), value), _default(str(info.field_name))
-    threshold = default.threshold if gate.threshold is None else gate.threshold
-    return Gate(gate.action or default.action, threshold)
-
-
-def _of_feature(value: Any) -> dict[str, Gate]:
+def _of_feature(value: Any) -> dict[str, Any]:
     """Returns the gates of a feature; absent rules are those of all features."""
     if not isinstance(value, dict):
         example = '{missing = {action = "fail", threshold = 0.3}}'
@@ -220,22 +219,12 @@ def _of_feature(value: Any) -> dict[str, Gate]:
     return gates
 
 
-def _value(gate: Gate) -> str | dict[str, Any]:
-    """Returns a gate as a file names it."""
-    table = {name: x for name, x in dataclasses.asdict(gate).items() if x is not None}
-    return table["action"] if {*table} == {"action"} else table
-
-
-def _values(gates: dict[str, Gate]) -> dict[str, Any]:
-    return {rule: _value(gate) for rule, gate in gates.items()}
-
-
-Rule = Annotated[Gate, PlainValidator(_of_all), PlainSerializer(_value)]
-OfFeature = Annotated[dict[str, Gate], PlainValidator(_of_feature), PlainSerializer(_values)]
+Rule = Annotated[str | dict[str, Any], PlainValidator(_of_all)]
+OfFeature = Annotated[dict[str, Any], PlainValidator(_of_feature)]
 
 
 def _warn(threshold: float | None, description: str) -> Any:
-    return key(Gate(WARN, threshold), description)
+    return key(WARN if threshold is None else {"action": WARN, "threshold": threshold}, description)
 
 
 class Gates(Section):
@@ -244,7 +233,8 @@ class Gates(Section):
     `reference`.
 
     Example:
-        >>> gates = Gates(zero="fail", features={"price": {"missing": Gate("fail", 0.3)}})
+        >>> missing = {"action": "fail", "threshold": 0.3}
+        >>> gates = Gates(zero="fail", features={"price": {"missing": missing}})
         >>> gates.of("missing", "price")
         Gate(action='fail', threshold=0.3)
         >>> gates.of("missing", "brand")
@@ -286,12 +276,9 @@ class Gates(Section):
             rule: The rule.
             feature: Name of the feature, or of one of its columns, such as `"embedding[2]"`.
         """
-        named = (self.features.get(name, {}).get(rule) for name in (feature, whole(feature)))
-        gates = [gate for gate in (*named, getattr(self, rule)) if gate]
-        return Gate(
-            next(gate.action for gate in gates if gate.action is not None),
-            next((gate.threshold for gate in gates if gate.threshold is not None), None),
-        )
+        named = (self.features.get(name, {}).get(rule, {}) for name in (whole(feature), feature))
+        gates = map(_table, (getattr(self, rule), *named))
+        return Gate(**{name: value for gate in gates for name, value in gate.items()})
 
 
 class Beam(Section):

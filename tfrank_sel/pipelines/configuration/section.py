@@ -126,6 +126,8 @@ class ConfigurationError(ValueError):
         key: The key, such as `training.loss`; empty for an error without a key.
         reason: The accepted and the received value; printed after the key.
         place: The file or option that set the value, if known.
+
+    Attributes:
         more: Further errors, one line each.
 
     Example:
@@ -133,15 +135,10 @@ class ConfigurationError(ValueError):
         run.toml: data.label must be a column. Received: 3
     """
 
-    def __init__(
-        self,
-        key: str,
-        reason: str,
-        place: str = "",
-        more: Sequence["ConfigurationError"] = (),
-    ) -> None:
-        super().__init__(key, reason, place, more)
-        self.key, self.reason, self.place, self.more = key, reason, place, more
+    def __init__(self, key: str, reason: str, place: str = "") -> None:
+        super().__init__(key, reason, place)
+        self.key, self.reason, self.place = key, reason, place
+        self.more: Sequence[ConfigurationError] = ()
 
     def __str__(self) -> str:
         prefix = f"{self.place}: " if self.place else ""

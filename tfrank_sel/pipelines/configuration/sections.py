@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from tfrank_sel import artefacts, features as feature_types
 from tfrank_sel.arguments import AT_LEAST_0, POSITIVE, Count, Natural, Share
-from tfrank_sel.errors import refusal
+from tfrank_sel.errors import received, refusal
 from tfrank_sel.pipelines.configuration.data import Beam, Clicks, Data, Gates
 from tfrank_sel.pipelines.configuration.section import (
     PATH,
@@ -199,9 +199,10 @@ class Configuration(Section):
         """Returns the same configuration for any working directory: with absolute paths."""
         return _absolute(self)
 
-    def error(self, key: str, reason: str) -> ConfigurationError:
-        """Returns the error of a key, with the file or option that set its value."""
-        return ConfigurationError(key, reason, place(key, self._place, self._origins))
+    def error(self, key: str, reason: str, *values: object) -> ConfigurationError:
+        """Returns the error of a key, with what it received, and the file or option that did."""
+        text = received(reason, *values) if values else reason
+        return ConfigurationError(key, text, place(key, self._place, self._origins))
 
     @model_validator(mode="before")
     @classmethod

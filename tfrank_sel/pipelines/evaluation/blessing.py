@@ -49,11 +49,10 @@ class Blessing:
     def figures(self) -> dict[str, Any]:
         """Returns JSON-ready values; an infinite bound is None."""
         rules = self.rules.model_dump(exclude={"champion"})
-        checks = [dataclasses.asdict(check) for check in self.checks]
         return {
             "blessed": self.blessed,
             "rules": {name: None if x == math.inf else x for name, x in rules.items()},
-            "checks": checks,
+            "checks": [dataclasses.asdict(check) for check in self.checks],
             "reasons": self.reasons,
         }
 

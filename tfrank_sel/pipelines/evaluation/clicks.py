@@ -91,7 +91,7 @@ def compare(
     measured = measures(gain)
     evaluate = metrics.Evaluator(list(measured.values()))
     sizes = np.bincount(log.query_of_item)
-    keys = np.array([ingest_counts.hash_of(query) for query in log.query_ids.tolist()], np.uint64)
+    keys = ingest_counts.hashes_of(map(str.encode, log.query_ids.tolist()))
 
     def values_of(label: np.ndarray, ranking: np.ndarray) -> np.ndarray:
         """Each measure of each query, `[queries, measures]`."""

@@ -48,6 +48,11 @@ class MetricComparison:
     high: float
     queries: int
 
+    @property
+    def difference(self) -> float:
+        """By how much our value is above the other."""
+        return self.ours - self.baseline
+
     def describe(self, metric: str, against: str, margin: float = 0.0) -> str:
         """Describes the difference in a sentence.
 
@@ -200,13 +205,12 @@ def evaluate(
         ValueError: If there is no list.
     """
     simple = simple or {}
-    measured = measures(gain, has_irrelevant=has_irrelevant)
     comparisons = runners.totals_by_key(
         lists.shards,
         stored_lists.blocks,
         Surveyor(lists),
         Scored(ours, baseline, lists, seed, gain, has_irrelevant, list(simple.values())),
-        functools.partial(_slice_results, list(measured)),
+        functools.partial(_slice_results, list(measures(gain, has_irrelevant=has_irrelevant))),
         scratch,
         pipeline,
     )
@@ -272,10 +276,9 @@ class Scored:
             ]
             first, *rivals = tf.split(tf.stack(columns, axis=1), models)
             equal = _are_equal(scores[0], labels == labels)
-            drawn = tf.split(curves, models)[: 2 if self.baseline else 1]
             return (
                 tf.concat([first, *(first - rival for rival in rivals), equal], axis=1),
-                tf.concat(drawn, axis=1),
+                tf.concat(tf.split(curves, models)[: 2 if self.baseline else 1], axis=1),
             )
 
         self._measured = values
@@ -291,15 +294,13 @@ class Scored:
     def _of_batch(self, records: tf.Tensor, slicing: Slicing) -> Iterator[tuple[str, Resampled]]:
         inputs, labels = self.lists.parse(records)
         context = self.lists.queries(records)
-        ids = context.pop(self.lists.spec.query_id)
-        queries = [ingest_counts.hash_of(query.decode()) for query in ids]
-        keys = np.array(queries, np.uint64)
+        keys = ingest_counts.hashes_of(context.pop(self.lists.spec.query_id))
         scores = self._scores(records, inputs, labels, keys)
         values, curves = (x.numpy() for x in self._measured(labels, scores))
         members = collections.defaultdict(list)
         for i, size in enumerate(inputs["mask"].numpy().sum(axis=1).tolist()):
             of_list = {name: values[i] for name, values in context.items()}
-            for name in slicing.names(queries[i], size, of_list):
+            for name in slicing.names(int(keys[i]), size, of_list):
                 members[name].append(i)
         parts = {name: (np.array(rows), values[rows]) for name, rows in members.items()}
         parts[CURVES] = np.arange(len(keys)), curves

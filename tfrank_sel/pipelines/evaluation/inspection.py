@@ -1,6 +1,5 @@
 """Inspection of models on a sample: feature importance, calibration and explanations."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -20,57 +19,39 @@ AT_ONCE = 2_000  # items that are scored at once
 BINS = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class Calibration:
-    """Mean label by score: bins of equal numbers of items, by rising score.
+def calibrations(
+    scored: Mapping[str, np.ndarray], lists: Sample
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the mean score and label of tenths of the items by rising score, of each model.
 
     Args:
-        scores: Mean score of each bin.
-        labels: Mean label of each bin.
+        scored: `scores` of the lists, by model.
+        lists: The lists.
     """
-
-    scores: np.ndarray
-    labels: np.ndarray
-
-
-def calibrations(scored: Mapping[str, np.ndarray], lists: Sample) -> dict[str, Calibration]:
-    """Returns the mean label by score of each model, given its `scores` of the lists."""
-    mask, by_model = ~np.isnan(lists.labels), {}
-    for name, of_items in scored.items():
-        scores = of_items[mask]
-        order = np.argsort(scores, kind="stable")
-        bins = [x for x in np.array_split(order, BINS) if len(x)]
-        by_model[name] = Calibration(
-            np.array([scores[x].mean() for x in bins]),
-            np.array([lists.labels[mask][x].mean() for x in bins]),
-        )
-    return by_model
+    mask = lists.inputs["mask"]
+    return {name: _tenths(x[mask], lists.labels[mask]) for name, x in scored.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class Errors:
-    """Error by label: bins of equal numbers of items, by rising label.
-
-    Args:
-        labels: Mean label of each bin.
-        error: Root mean square of score less label in each bin.
+def errors(
+    scored: Mapping[str, np.ndarray], lists: Sample
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the mean label of tenths of the items by rising label, and in each the root mean
+    square of score less label, of each model, for labels that are scores.
     """
-
-    labels: np.ndarray
-    error: np.ndarray
-
-
-def errors(scored: Mapping[str, np.ndarray], lists: Sample) -> dict[str, Errors]:
-    """Returns the error of each model by label, for labels that are scores."""
-    mask = ~np.isnan(lists.labels)
+    mask, by_model = lists.inputs["mask"], {}
     labels = lists.labels[mask]
-    order = np.argsort(labels, kind="stable")
-    bins = [x for x in np.array_split(order, BINS) if len(x)]
-    means, by_model = np.array([labels[x].mean() for x in bins]), {}
-    for name, scores in scored.items():
-        squares = np.square(scores[mask] - labels)
-        by_model[name] = Errors(means, np.sqrt([squares[x].mean() for x in bins]))
+    for name, x in scored.items():
+        means, squares = _tenths(labels, np.square(x[mask] - labels))
+        by_model[name] = means, np.sqrt(squares)
     return by_model
+
+
+def _tenths(by: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means of two arrays in groups of equal numbers of items, by rising values of the first."""
+    order = np.argsort(by, kind="stable")
+    bins = [x for x in np.array_split(order, BINS) if len(x)]
+    first, second = (np.array([y[x].mean() for x in bins]) for y in (by, values))
+    return first, second
 
 
 def scores(model: Scorer, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -115,7 +96,7 @@ def feature_importances(
     columns_of = columns(schema)
     lists, repeats = _affordable(lists, columns_of)
     lists = lists.by_size()
-    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED)
+    mask, ndcg = lists.inputs["mask"], metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED)
     sizes, can_change = mask.sum(axis=1), _differ(lists.labels, mask)
     names = {name for own in columns_of.values() for name, _ in own}
     items = {name: lists.inputs[name][mask] for name in names}
@@ -156,7 +137,7 @@ def _affordable(
     lists: Sample, columns_of: Mapping[str, Sequence[tuple[str, int]]]
 ) -> tuple[Sample, int]:
     """The first lists, and the number of shuffles, for which at most `SCORED` items are scored."""
-    mask = ~np.isnan(lists.labels)
+    mask = lists.inputs["mask"]
     differ = {
         name: _differ(_fill_missing(lists.inputs[name]), mask[:, :, None])
         for name in {name for own in columns_of.values() for name, _ in own}

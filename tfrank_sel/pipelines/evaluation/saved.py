@@ -16,7 +16,7 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.errors import refusal
 from tfrank_sel.export.inputs import ModelInputs
 from tfrank_sel.export.saved_model import read_manifest
-from tfrank_sel.features import REFUSE, Feature, Number, Vector
+from tfrank_sel.features import REFUSE, Feature, FeatureTypes, Number, Vector
 from tfrank_sel.pipelines.ingestion.stored_lists import Scorer, Tensors
 
 _MASK = "mask"
@@ -142,11 +142,11 @@ class SavedInputs:
         return cls(path, inputs, names if len(names) == len(nameless) else nameless)
 
     @property
-    def features(self) -> Mapping[str, Feature]:
+    def features(self) -> FeatureTypes:
         """The features by name; packed ones are required numbers."""
         return dict.fromkeys(self.names, Number(missing=REFUSE)) or self.inputs.types
 
-    def columns(self, features: Mapping[str, Feature]) -> tuple[list[int], list[int]]:
+    def columns(self, features: FeatureTypes) -> tuple[list[int], list[int]]:
         """Returns the indices of the model's inputs, in its order, in the numbers and texts of
         lists.
 
@@ -185,8 +185,7 @@ class SavedInputs:
         return list(range(len(numbers)))
 
     def _error(self, of_lists: str) -> InputError:
-        expected = "the lists must have the features of the model"
-        return rejection(self.folder, expected, of_lists)
+        return rejection(self.folder, "the lists must have the features of the model", of_lists)
 
 
 class RecordScorer:
@@ -203,7 +202,7 @@ class RecordScorer:
             the model or have it with another type.
     """
 
-    def __init__(self, folder: str, features: Mapping[str, Feature]) -> None:
+    def __init__(self, folder: str, features: FeatureTypes) -> None:
         self.folder, self._model = folder, SavedInputs.read(folder)
         self._numbers, self._texts = self._model.columns(features)
         self._features = features

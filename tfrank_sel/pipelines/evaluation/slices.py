@@ -112,8 +112,7 @@ class Surveyor(runners.Combiner):
 
     def count(self, element: Sequence[bytes]) -> Survey:
         parts = self.lists.queries(tf.constant(element))
-        queries = parts.pop(self.lists.spec.query_id)
-        hashes = np.array([ingest_counts.hash_of(query.decode()) for query in queries], np.uint64)
+        hashes = ingest_counts.hashes_of(parts.pop(self.lists.spec.query_id))
         numbers, texts = {}, {}
         for name, is_number in self.lists.context.items():
             if is_number:

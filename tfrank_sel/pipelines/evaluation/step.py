@@ -70,8 +70,7 @@ class ByPopularity:
 
     def __call__(self, serialized: tf.Tensor, inputs: Tensors) -> np.ndarray:
         ids = packed.parse(serialized, self.spec)[self.spec.doc_id].numpy()
-        labels = [self.labels.get(x, self.mean) for x in ids.ravel()]
-        return np.array(labels).reshape(ids.shape)
+        return np.array([self.labels.get(x, self.mean) for x in ids.ravel()]).reshape(ids.shape)
 
 
 def rankings(train: DataSplit) -> dict[str, Ranking]:
@@ -87,7 +86,7 @@ def rankings(train: DataSplit) -> dict[str, Ranking]:
     lists, layout, spec = train.sample(), train.layout, train.spec
     names = preparation.column_names(layout.features)
     if names:
-        mask = ~np.isnan(lists.labels)
+        mask = lists.inputs["mask"]
         numbers = tf.constant(lists.inputs[spec.features][mask], tf.float64)
         rows = preparation.columns(layout.features, numbers).numpy()
         order, _ = leakage.agreement(rows, lists.labels[mask], np.nonzero(mask)[0])

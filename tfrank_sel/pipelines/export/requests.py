@@ -113,10 +113,8 @@ def infra_validate(
         options.log_severity_level = 3  # it warns that the mask may be left out
         session = onnxruntime.InferenceSession(as_onnx, options)
         taken = (*session.get_inputs(), *session.get_overridable_initializers())
-        sent = {x.name: dense[x.name].numpy() for x in taken}
-        [served["onnx"]] = session.run(["scores"], sent)
-    k = mask.shape[1]
-    ranked = signatures["rank_top_k"](examples=examples, k=tf.constant(k))
+        [served["onnx"]] = session.run(["scores"], {x.name: dense[x.name].numpy() for x in taken})
+    ranked = signatures["rank_top_k"](examples=examples, k=tf.constant(mask.shape[1]))
     order = np.argsort(np.where(mask, -expected, np.inf), axis=1, kind="stable")
     by_rank = np.take_along_axis(mask, order, axis=1)
     worst = difference(

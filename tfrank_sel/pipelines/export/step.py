@@ -37,8 +37,7 @@ def export(run: "Run", folder: Path) -> None:
             try:
                 model = models.recalibrate(model, held_out.batches(), method)
             except ValueError as error:
-                reason = f"serving.recalibration: {error}"
-                raise data.InputError("validation", reason) from error
+                raise data.InputError("validation", f"serving.recalibration: {error}") from error
             ours = dataclasses.replace(run.trained_models["ours"], model=model)
             score = TracedScorer(ours.scores, test.inputs)
             step.tell(f"scores are expected labels: {method}")

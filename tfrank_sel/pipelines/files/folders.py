@@ -11,7 +11,6 @@ from typing import Any
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.data.stores import write_text as write_text
-from tfrank_sel.errors import received
 from tfrank_sel.locks import hold
 
 CONFIGURATION = "config.toml"
@@ -43,11 +42,11 @@ def only_here(output: Path) -> Iterator[None]:
                 raise rejection(str(output), reason, "a folder with other contents")
             stack.enter_context(hold(output))
         except FileExistsError as error:
-            reason = received("one process at a time can work on a run", error)
-            raise InputError(str(output), reason) from error
+            raise rejection(
+                str(output), "one process at a time can work on a run", error
+            ) from error
         except OSError as error:
-            reason = received("the output folder must be writable", error)
-            raise InputError(str(output), reason) from error
+            raise rejection(str(output), "the output folder must be writable", error) from error
         yield
 
 
@@ -156,8 +155,9 @@ def room_for(output: str | Path) -> Iterator[None]:
         reason = _full_disk(error)
         if reason is None:
             raise
-        reason = received("the disk of the output folder must have free space", reason)
-        raise InputError(str(output), reason) from error
+        raise rejection(
+            str(output), "the disk of the output folder must have free space", reason
+        ) from error
 
 
 def _full_disk(error: BaseException | None) -> str | None:

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from tfrank_sel import artefacts
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError, rejection
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.version import __version__
@@ -240,8 +239,7 @@ def check_unchanged(manifest: Manifest) -> None:
     """
     for path, before in manifest.files.items():
         if Fingerprint.of(path, before).digest != before.digest:
-            reason = received("a file must not change while it is read", "a changed file")
-            raise InputError(path, reason)
+            raise rejection(path, "a file must not change while it is read", "a changed file")
 
 
 def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:

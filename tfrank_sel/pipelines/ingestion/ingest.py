@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel import artefacts, data
+from tfrank_sel import artefacts
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.rejections import Rejected
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import Rejected, rejection
 from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest_counts
@@ -109,8 +108,11 @@ def ingest(
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):
-            reason = received(f"expected lists for the split {split!r}", "none")
-            raise data.InputError(", ".join(source.path for source in inputs.sources), reason)
+            raise rejection(
+                ", ".join(source.path for source in inputs.sources),
+                f"expected lists for the split {split!r}",
+                "none",
+            )
     folders.write_json(folder / "ingest.json", report)
     shards = {split: folders.shards(stores.join(records, split)) for split in inputs.splits}
     return Ingested(shards, report)

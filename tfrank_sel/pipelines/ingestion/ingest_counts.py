@@ -111,6 +111,11 @@ def hash_of(query_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(query_id.encode(), digest_size=8).digest(), "big")
 
 
+def hashes_of(query_ids: Iterable[bytes]) -> np.ndarray:
+    """Returns `hash_of` each query, uint64, from their UTF-8."""
+    return np.array([hash_of(x.decode()) for x in query_ids], np.uint64)
+
+
 def split_of(query: int, shares: dict[str, float]) -> str:
     """Returns the split of a query, by its place in the range of hashes.
 

@@ -17,7 +17,6 @@ from tfrank_sel.data.arrays import encode, floats, strings
 from tfrank_sel.data.formats import FORMATS, Columns, Reader, Schema, TableReader
 from tfrank_sel.data.formats.tables import constant
 from tfrank_sel.data.table import readable
-from tfrank_sel.errors import received
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.section import choices
@@ -140,11 +139,10 @@ def inputs(configuration: Configuration) -> Inputs | None:
         sources = [x for name in SPLITS for x in expand(getattr(data, name), name)]
     if not sources:
         return None
-    shares = dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True))
     files = Inputs(
         sources,
         columns(configuration),
-        shares,
+        dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True)),
         data.allow_bad_lines,
         data.adjacent,
         data.format,
@@ -190,41 +188,29 @@ def _check_columns(files: Inputs, configuration: Configuration) -> None:
     keys = configuration.data.roles | of_log | {f"features.{x}": x for x in configuration.features}
     for key, name in keys.items():
         if (name in files.columns.required_names or key in of_log) and name not in names:
-            reason = f"must be a column of {first}: {choices(name, names)}"
-            raise configuration.error(key, reason)
+            raise configuration.error(key, f"must be a column of {first}: {choices(name, names)}")
     if configuration.features:
         reader.infer([first])
 
 
-@dataclasses.dataclass(frozen=True)
-class Proposal:
-    """A configuration proposed from a sample of the files.
-
-    Args:
-        configuration: The configuration.
-        left_out: The omitted columns, with the reasons.
-        clicks: Why clicks are corrected; empty if they are not.
-    """
-
-    configuration: Configuration
-    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    clicks: str = ""
-
-
-def propose(configuration: Configuration) -> Proposal:
+def propose(configuration: Configuration) -> tuple[Configuration, Mapping[str, str], str]:
     """Proposes types for the features, and the correction of a log of clicks.
 
     Args:
         configuration: The configuration; its own types and its section `clicks` are kept.
+
+    Returns:
+        The configuration, the omitted columns with the reasons, and why clicks are corrected; empty
+        if they are not.
 
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
     files = inputs(configuration)
     if files is None:
-        return Proposal(configuration)
+        return configuration, {}, ""
     corrected, why = propose_click_correction(configuration, files)
-    return Proposal(*_with_types(corrected, inputs(corrected) or files), why)
+    return *_with_types(corrected, inputs(corrected) or files), why
 
 
 def propose_click_correction(
@@ -255,8 +241,7 @@ def propose_click_correction(
         if not query:
             return configuration, ""
         found += f", and {session} an impression of {query}"
-    clicks = {"position": position, "session": session}
-    sections = {"clicks": clicks, "data": {"query": query}}
+    sections = {"clicks": {"position": position, "session": session}, "data": {"query": query}}
     update = {
         name: getattr(configuration, name).model_copy(update=keys)
         for name, keys in sections.items()
@@ -341,17 +326,19 @@ class Job:
             model = configuration.model.model_copy(update={"trees": False})
             configuration = configuration.model_copy(update={"model": model})
         if configuration.export.onnx and not roads.exists("onnx"):
-            reason = received(f"needs {roads.PACKAGES['onnx']}", "an installation without it")
-            raise configuration.error("export.onnx", reason)
+            raise configuration.error(
+                "export.onnx", f"needs {roads.PACKAGES['onnx']}", "an installation without it"
+            )
         for name in ("onnx", "onnxruntime") if configuration.export.onnx else ():
             if importlib.util.find_spec(name) is None:
-                reason = received(f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}")
-                raise configuration.error("export.onnx", reason)
+                raise configuration.error(
+                    "export.onnx", f"needs {name}: pip install 'tfrank_sel[onnx]'", f"no {name}"
+                )
         files = inputs(configuration)
         if (files is None) != configuration.data.synthetic:
             reason = "must name files, or `data.synthetic` must be true (`--synthetic`), not both"
             given = "no files" if files is None else "files and data.synthetic"
-            raise configuration.error("data", received(reason, given))
+            raise configuration.error("data", reason, given)
         if files is None or configuration.features or not isinstance(files.reader, TableReader):
             return cls(configuration, files, output)
         configuration, left_out = _with_types(configuration, files)

@@ -19,35 +19,36 @@ from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.table import Table
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.ingestion import ingest_counts, shards
-from tfrank_sel.pipelines.ingestion.reading import Listed, Numbered, PartReader, Store
+from tfrank_sel.pipelines.ingestion.reading import (
+    Listed,
+    Numbered,
+    PartReader,
+    Store,
+    batch_lists,
+)
 from tfrank_sel.pipelines.runners import beams
 
 
-class Write(beam.PTransform):
+def write(records: beam.PCollection, folder: str, scratch: str, size: int) -> None:
     """Writes `(split, key, record)` to shards, `SPLIT-00000-of-00003.tfrecord` and so on.
 
     Each bundle writes its own files, and emits them when it ends, so files of failed or repeated
     bundles are ignored.
 
     Args:
+        records: The records.
         folder: Folder of the shards, as path or URL.
         scratch: Folder of the files of bundles. The creator of the folders must remove this one.
         size: Target size of a shard in bytes, as in `shards.Files` and `shards.plan`.
     """
-
-    def __init__(self, folder: str, scratch: str, size: int) -> None:
-        super().__init__()
-        self.folder, self.scratch, self.size = folder, scratch, size
-
-    def expand(self, records: beam.PCollection) -> beam.PCollection:
-        return (
-            records
-            | "Write files" >> beam.ParDo(WriteFiles(self.scratch, self.size))
-            | "Files of a split" >> beam.GroupByKey()
-            | "Plan shards" >> beam.FlatMap(shards.plan, self.folder, self.size)
-            | "Shards apart" >> beam.Reshuffle()
-            | "Make shards" >> beam.Map(shards.join)
-        )
+    (
+        records
+        | "Write files" >> beam.ParDo(WriteFiles(scratch, size))
+        | "Files of a split" >> beam.GroupByKey()
+        | "Plan shards" >> beam.FlatMap(shards.plan, folder, size)
+        | "Shards apart" >> beam.Reshuffle()
+        | "Make shards" >> beam.Map(shards.join)
+    )
 
 
 class WriteFiles(beam.DoFn):
@@ -102,7 +103,7 @@ def ingest(
         if reading.is_grouped:
             lists = lists | beam.GroupByKey() | "Join" >> beam.Map(_join_rows, reading)
         done = lists | beam.ParDo(_Store(create)).with_outputs("census", "queries", main="records")
-        done.records | Write(*target)
+        write(done.records, *target)
         repeated = beam.CombinePerKey(beams.Combine(ingest_counts.Repeated()))
         results = {
             "bad": read.bad | beam.Map(dataclasses.asdict),
@@ -121,8 +122,8 @@ def ingest(
 
 
 def _lists(numbered: Numbered, reading: PartReader) -> Iterator[Any]:
-    """As `PartReader.lists`."""
-    for name, value in reading.lists(numbered):
+    """As `PartReader.lists`, some at a time."""
+    for name, value in batch_lists(reading.lists(numbered)):
         yield value if name == "found" else TaggedOutput(name, value)
 
 

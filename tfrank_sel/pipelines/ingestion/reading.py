@@ -35,24 +35,20 @@ Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part
 Listed = tuple[str | None, ingest_counts.Place | None, Lists]
 
 
-class ListBuffer:
-    """Collects some lists, to hand them over together as `"found"`."""
-
-    def __init__(self) -> None:
-        self.found, self.items = list[Listed](), 0
-
-    def add(self, listed: Listed) -> Iterator[tuple[str, list[Listed]]]:
-        """Adds lists, and yields all that are held if they are enough."""
-        self.found.append(listed)
-        self.items += int(listed[2].sizes.sum())
-        if self.items >= ITEMS:
-            yield from self.drain()
-
-    def drain(self) -> Iterator[tuple[str, list[Listed]]]:
-        """Yields the lists that are held, if any."""
-        if self.found:
-            yield "found", self.found
-        self.found, self.items = [], 0
+def batch_lists(units: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Joins the lists that are `"found"` to batches of so many items; passes other units on."""
+    batch, items = list[Listed](), 0
+    for name, value in units:
+        if name != "found":
+            yield name, value
+            continue
+        batch.append(value)
+        items += int(value[2].sizes.sum())
+        if items >= ITEMS:
+            yield "found", batch
+            batch, items = [], 0
+    if batch:
+        yield "found", batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,17 +71,16 @@ class PartReader:
         return isinstance(self.reader, RowReader) and not self.adjacent
 
     def lists(self, numbered: Numbered) -> Iterator[tuple[str, Any]]:
-        """Yields some lists at a time as `"found"`, `"bad"` units, and the count of `"lists"`."""
+        """Yields lists as `"found"`, `"bad"` units, and the count of `"lists"`."""
         index, part_number, split, part = numbered
-        some, number = ListBuffer(), 0
+        number = 0
         for unit in _until_unreadable(self.reader.lists(part, self.layout)):
             if isinstance(unit, Rejected):
                 yield "bad", unit
                 continue
             origin = index, part_number * ingest_counts.LISTS + number + 1
             number += len(unit)
-            yield from some.add((split, origin, unit))
-        yield from some.drain()
+            yield "found", (split, origin, unit)
         yield "lists", (index, part_number, number)
 
     def rows(self, numbered: Numbered) -> Iterator[tuple[str, Any]]:
@@ -171,15 +166,13 @@ def group_units(
     files = sorted(Path(folder).iterdir())
     if files and held:
         _put_off(held, Path(folder))
-    some = ListBuffer()
     for of_piece in map(_unpickle, sorted(Path(folder).iterdir())) if files else [held]:
         by_split = collections.defaultdict[str | None, list[Table]](list)
         for split, table in of_piece:
             by_split[split].append(table)
         for split, of_split in by_split.items():
             for lists in Lists.group(of_split, schema).pieces(ITEMS):
-                yield from some.add((split, None, lists))
-    yield from some.drain()
+                yield "found", (split, None, lists)
 
 
 def _put_off(held: Iterable[tuple[str | None, Table]], folder: Path) -> None:
@@ -223,9 +216,8 @@ def ingest(
     read = reading.rows if reading.is_grouped else reading.lists
     units = itertools.chain.from_iterable(map(read, parts))
     with stores.open_file(letters, "wb") as bad, tempfile.TemporaryDirectory(dir=here) as pieces:
-        for name, value in (
-            group_units(units, reading.layout, pieces) if reading.is_grouped else units
-        ):
+        grouped = group_units(units, reading.layout, pieces) if reading.is_grouped else units
+        for name, value in batch_lists(grouped):
             if name == "bad":
                 bad.write(json.dumps(vars(value)).encode() + b"\n")
             elif name == "lists":

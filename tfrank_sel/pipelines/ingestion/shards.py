@@ -119,8 +119,7 @@ class Files:
         if split in self.files and not self.files[split].is_followed_by(key):
             yield split, self.files.pop(split).close()
         if split not in self.files:
-            path = stores.join(self.folder, f"{split}-{uuid.uuid4().hex}")
-            self.files[split] = _Open(path, key)
+            self.files[split] = _Open(stores.join(self.folder, f"{split}-{uuid.uuid4().hex}"), key)
         if self.files[split].write(key, record) >= self.size:
             yield split, self.files.pop(split).close()
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -236,19 +236,14 @@ class Earlier:
 
     def records(self) -> Sequence[str]:
         """Folders or URLs of the records of each increment to keep."""
-        folder = stores.join(self.place, "ingest")
-        return self._recent(
-            [*numbered_folders(stores.join(folder, "earlier")), f"{folder}/records"]
-        )
+        return self._recent(stores.join(self.place, "ingest"), "records")
 
     def statistics(self) -> Sequence[str]:
         """Folders of the statistics of each increment to keep."""
-        folder = str(self.path / "analyze")
-        return self._recent(
-            [*numbered_folders(stores.join(folder, "earlier")), f"{folder}/increment"]
-        )
+        return self._recent(str(self.path / "analyze"), "increment")
 
-    def _recent(self, places: Sequence[str]) -> Sequence[str]:
+    def _recent(self, folder: str, last: str) -> Sequence[str]:
+        places = [*numbered_folders(stores.join(folder, "earlier")), stores.join(folder, last)]
         return places if self.memory is None else places[max(0, len(places) - self.memory) :]
 
 
@@ -258,41 +253,12 @@ def numbered_folders(folder: str) -> list[str]:
     return [stores.join(folder, str(number)) for number in sorted(numbers)]
 
 
-class StoredLists(Protocol):
-    """Lists in TFRecord files, in any layout. The object is sent to workers.
-
-    Attributes:
-        shards: The files, or patterns of them.
-        spec: Names of the parts and number of features.
-        context: Other values of a query, and whether each is a number.
-        inputs: Inputs of a scorer by name: the kinds of the outputs of `parse`.
-    """
-
-    @property
-    def shards(self) -> Sequence[str]: ...
-
-    @property
-    def spec(self) -> data.FeatureSpec: ...
-
-    @property
-    def context(self) -> Mapping[str, bool]: ...
-
-    @property
-    def inputs(self) -> Mapping[str, tf.TensorSpec]: ...
-
-    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
-        """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
-
-    def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
-        """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
-
-
 @dataclasses.dataclass(frozen=True)
-class PackedLists:
-    """Lists in the packed layout of ingest.
+class StoredLists:
+    """Lists in TFRecord files, here in the packed layout of ingest. The object is sent to workers.
 
     Args:
-        shards: The files.
+        shards: The files, or patterns of them.
         spec: Names of the parts and number of features.
         context: Other values of a query, and whether each is a number.
     """
@@ -303,7 +269,7 @@ class PackedLists:
 
     @property
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """Features, texts if there are any, and mask."""
+        """Inputs of a scorer by name, as `parse` returns them."""
         return inputs_spec(self.spec)
 
     @property
@@ -313,12 +279,12 @@ class PackedLists:
         return any(bool(tf.reduce_any(x[self.spec.label] <= 0.0)) for x in parsed)
 
     def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
-        """Returns features and mask by name, and the labels, as `StoredLists.parse`."""
+        """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
         parsed = packed.parse(serialized, self.spec)
         return inputs(parsed, self.spec), parsed[self.spec.label]
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
-        """Returns the identifiers of the queries and their context, as `StoredLists.queries`."""
+        """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
         return context(serialized, self.spec, self.context)
 
 
@@ -341,7 +307,7 @@ class Sample:
 
     def by_size(self) -> "Sample":
         """Returns the sample with the shortest lists first."""
-        order = np.argsort(np.sum(~np.isnan(self.labels), axis=1), kind="stable")
+        order = np.argsort(self.inputs["mask"].sum(axis=1), kind="stable")
         return Sample({k: x[order] for k, x in self.inputs.items()}, self.labels[order])
 
 

@@ -150,7 +150,7 @@ def _trees(configuration: Configuration) -> Trees | None:
         return None
     if configuration.training.region is not None:
         reason = "must be unset with `training.region`: an ensemble standardises scores"
-        raise configuration.error("model.trees", received(reason, table))
+        raise configuration.error("model.trees", reason, table)
     parameters = {name: x for name, x in table.items() if name != "loss"}
     with _locate_errors(configuration):
         try:
@@ -181,14 +181,15 @@ def import_modules(configuration: Configuration) -> None:
         spec = importlib.util.spec_from_file_location(name, os.path.abspath(file))
         if loaded is not None or spec is None or spec.loader is None:
             expected = "must be Python files whose names differ from those of other modules"
-            raise configuration.error("modules", received(expected, repr(file)))
+            raise configuration.error("modules", expected, repr(file))
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
         except Exception as error:  # any exception that the file raises
             del sys.modules[name]
-            reason = received("must be files that can be imported", f"{file!r}, {error!r}")
-            raise configuration.error("modules", reason) from error
+            raise configuration.error(
+                "modules", "must be files that can be imported", f"{file!r}, {error!r}"
+            ) from error
 
 
 def loss(

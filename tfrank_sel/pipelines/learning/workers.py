@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from tfrank_sel.data.rejections import InputError
+from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.distribution import CollectiveGroup, Group, SingleProcess
 from tfrank_sel.distribution.groups import Cluster
-from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration import Configuration
 
 
@@ -24,8 +23,9 @@ def cluster(configuration: Configuration) -> Cluster:
         raise configuration.error("training.workers:", str(error)) from error
     count, named = configuration.training.workers, len(members.addresses)
     if named != count:
-        reason = received(f"must be the number of workers in TF_CONFIG, {named}", count)
-        raise configuration.error("training.workers", reason)
+        raise configuration.error(
+            "training.workers", f"must be the number of workers in TF_CONFIG, {named}", count
+        )
     return members
 
 
@@ -46,8 +46,9 @@ def join(configuration: Configuration, output: str) -> Group:
         try:
             return CollectiveGroup()
         except RuntimeError as error:
-            reason = received("modules must not run TensorFlow before the workers join", error)
-            raise InputError(output, reason) from error
+            raise rejection(
+                output, "modules must not run TensorFlow before the workers join", error
+            ) from error
 
 
 @contextlib.contextmanager

@@ -11,8 +11,7 @@ import numpy as np
 
 from tfrank_sel import artefacts
 from tfrank_sel.data import stores
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.export.releases import KIND, Releases
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
@@ -60,10 +59,6 @@ class Pushed:
         """Reads `pushed.json`; None if it does not exist."""
         path = folder / "pushed.json"
         return cls(**folders.read_json(path)) if path.is_file() else None
-
-    def write(self, folder: Path) -> None:
-        """Writes `pushed.json`."""
-        folders.write_json(folder / "pushed.json", dataclasses.asdict(self))
 
     def describe(self) -> Iterator[str]:
         """Returns the outcome as lines of text."""
@@ -169,7 +164,7 @@ def push(run: "Run", folder: Path) -> None:
                 published=None if published is None else int(Path(published).name),
             )
         pushed = Pushed(blessed.blessed, blessed.reasons, version, champion, digest, compared)
-        pushed.write(folder)
+        folders.write_json(folder / "pushed.json", dataclasses.asdict(pushed))
         for line in pushed.describe():
             step.tell(line)
 
@@ -201,5 +196,4 @@ def _check_published(champion: str) -> None:
     try:
         artefacts.check(Path(stores.near_folder(champion)), KIND)
     except (OSError, ValueError) as error:
-        reason = received("expected a SavedModel as it was published", error)
-        raise InputError(champion, reason) from error
+        raise rejection(champion, "expected a SavedModel as it was published", error) from error

@@ -58,9 +58,7 @@ def facts(run: "Run") -> dict[str, Any]:
         "metric": metric,
         "slices": {
             name: dataclasses.asdict(x)
-            for name, x in sorted(
-                slices.items(), key=lambda x: (x[1].ours - x[1].baseline, x[1].ours)
-            )
+            for name, x in sorted(slices.items(), key=lambda x: (x[1].difference, x[1].ours))
         },
         "warnings": [x for x in (ceiling(evaluation, metric),) if x] + warnings(run),
         "anomalies": [

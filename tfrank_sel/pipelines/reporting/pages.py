@@ -2,11 +2,9 @@
 
 import importlib.resources
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import jinja2
-import markupsafe
 
 
 def render(name: str, /, **values: Any) -> str:
@@ -33,11 +31,6 @@ def in_markdown(text: object) -> str:
 def as_code(text: object) -> str:
     """Returns text as a code span of Markdown, on one line; a backtick becomes an apostrophe."""
     return f"`{' '.join(str(text).split()).replace('`', chr(39))}`"
-
-
-def as_markup(figures: Mapping[str, str]) -> dict[str, markupsafe.Markup]:
-    """Returns figures as elements of the page, for templates."""
-    return {name: markupsafe.Markup(svg) for name, svg in figures.items()}
 
 
 def _template(name: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import markupsafe
 import numpy as np
 
 from tfrank_sel import data, metrics, roads
@@ -12,7 +13,7 @@ from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compress
 from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines.analysis import sketches
-from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
+from tfrank_sel.pipelines.analysis.statistics import DataSplit
 from tfrank_sel.pipelines.configuration import Configuration, load
 from tfrank_sel.pipelines.configuration.sections import without_secrets
 from tfrank_sel.pipelines.evaluation import inspection
@@ -47,7 +48,7 @@ def write(run: "Run", mark: str) -> Path:
         The page.
     """
     trained, splits, models = run.trained_models, run.splits, run.scorers
-    test, training = splits["test"], splits["train"].statistics
+    test = splits["test"]
     measured, told = run.evaluation, card.facts(run)
     judged = folders.read_json(run.output / "push" / "blessing.json")
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
@@ -72,27 +73,24 @@ def write(run: "Run", mark: str) -> Path:
         ceiling=card.ceiling(measured, "NDCG@10"),
         kinds=_kinds(told["features"]),
         propensities=propensities,
-        made=run.step_manifests["push"],
-        label=run.configuration.data.label,
+        run=run,
         above=above,
         measured=measured,
         training={name: fitted.figures() for name, fitted in trained.items()},
         settings=_changed_keys(run.configuration),
-        seconds=run.seconds,
         slices=_slices(measured),
         blessing=judged,
         champion=champion,
         importances=list(important.items())[:IMPORTANT],
         num_features=len(important),
         most_scored=inspection.SCORED,
-        pushed=run.push_outcome,
         anomalies=card.anomalies(run),
         splits=statistics,
-        features=list(_features(training)),
-        texts=list(_texts(training)),
+        bars=_bars,
         samples=list(_samples(models, test, run.settings.gain, valued)),
-        figures=pages.as_markup(
-            {
+        figures={
+            name: markupsafe.Markup(svg)
+            for name, svg in {
                 "shares": figures.shares(statistics),
                 "propensities": figures.propensities(propensities) if propensities else "",
                 "learning": figures.learning_curves(trained),
@@ -106,8 +104,8 @@ def write(run: "Run", mark: str) -> Path:
                 "champion": figures.slices(champion.slices, "NDCG@10", "champion")
                 if champion
                 else "",
-            }
-        ),
+            }.items()
+        },
     )
     path = run.output / "report.html"
     folders.write_text(path, page + mark)
@@ -145,32 +143,6 @@ def _changed_keys(configuration: Configuration) -> list[tuple[str, Any, Any]]:
     ]
 
 
-def _texts(statistics: Statistics) -> Iterator[dict[str, Any]]:
-    """A row of the table for each feature of texts."""
-    for name, counts in statistics.texts.items():
-        often = [(value, count) for value, count in counts.items() if value]
-        yield {
-            "name": name,
-            "missing": counts.get("", 0) / statistics.items,
-            "values": len(often),
-            "often": [(value, count / statistics.items) for value, count in often[:5]],
-        }
-
-
-def _features(statistics: Statistics) -> Iterator[dict[str, Any]]:
-    """A row of the table for each feature that is a number."""
-    measures = statistics.features
-    for i, name in enumerate(statistics.names):
-        low, high = measures["p01"][i], measures["p99"][i]
-        yield {
-            "name": name,
-            "bars": _bars(statistics.histograms[i], low, high),
-            "zeros": measures["zeros"][i] / statistics.items,
-            "missing": measures["missing"][i] / statistics.items,
-            **{key: measures[key][i] for key in ("min", "p50", "mean", "max", "std")},
-        }
-
-
 def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
     """A path of bars from one percentile to the other, in a box of 24 by 10."""
     places, *ends = (compress(x) for x in (sketches.middles()[list(histogram)], low, high))
@@ -201,20 +173,14 @@ def _samples(
         }
         best = np.argsort(ranks["ours"])[:SHOWN]
         parts = inspection.explain_pair(models["ours"], split.layout, inputs, best[:2].tolist())
-        rows = [
-            {
-                "document": item_list.doc_ids[i] if item_list.doc_ids else f"item {i + 1}",
-                "label": float(item_list.labels[i]),
-                "score": float(scores["ours"][i]),
-                **{name: int(rank[i]) for name, rank in ranks.items()},
-                "values": [_value(item_list, spec, i, columns) for columns in features.values()],
-            }
-            for i in best
-        ]
         yield {
-            "query": item_list.query_id,
-            "size": len(item_list.labels),
-            "rows": rows,
+            "list": item_list,
+            "best": best.tolist(),
+            "scores": scores["ours"],
+            "ranks": ranks,
+            "values": [
+                [_value(item_list, spec, i, columns) for columns in features.values()] for i in best
+            ],
             "features": list(features),
             "gap": sum(parts.values()),
             "parts": [part for part in list(parts.items())[:WITH_VALUES] if part[1]],

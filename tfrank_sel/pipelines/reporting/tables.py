@@ -40,20 +40,18 @@ def comparison_table(comparisons: Comparisons, against: str, ours: str = "ours")
     """Returns the table of metrics: baseline, ours, and the interval of the difference."""
     table = Table("metric", against, ours, f"{ours} - {against} (95 % interval)")
     for name, value in comparisons.items():
-        table.add_row(name, *_cells(value))
+        table.add_row(name, f"{value.baseline:.4f}", f"{value.ours:.4f}", _difference(value))
     return table
 
 
 def slices_table(evaluation: Evaluation, metric: str, ours: str = "ours") -> Table:
     """Returns the table of a metric by slice."""
-    difference = f"{ours} - {evaluation.against} (95 % interval)"
-    table = Table("slice", "queries", metric, difference)
+    table = Table("slice", "queries", metric, f"{ours} - {evaluation.against} (95 % interval)")
     for name, compared in evaluation.slices.items():
-        _, value, difference = _cells(compared[metric])
-        table.add_row(name, str(compared[metric].queries), value, difference)
+        value = compared[metric]
+        table.add_row(name, str(value.queries), f"{value.ours:.4f}", _difference(value))
     return table
 
 
-def _cells(value: MetricComparison) -> tuple[str, str, str]:
-    difference = f"{value.ours - value.baseline:+.4f} ({value.low:+.4f} to {value.high:+.4f})"
-    return f"{value.baseline:.4f}", f"{value.ours:.4f}", difference
+def _difference(value: MetricComparison) -> str:
+    return f"{value.difference:+.4f} ({value.low:+.4f} to {value.high:+.4f})"

@@ -80,7 +80,7 @@ def relative(compared: MetricComparison, metric: str, against: str) -> str:
         >>> relative(MetricComparison(0.5, 0.49, -0.03, 0.01, 75), "NDCG@10", "baseline")
         '-2.0 % NDCG@10, compared with the baseline (-6.0 to +2.0): no significant difference'
     """
-    values = [compared.ours - compared.baseline, compared.low, compared.high]
+    values = [compared.difference, compared.low, compared.high]
     unit = ""
     if compared.baseline > 0.0:
         unit, values = " %", [100.0 * x / compared.baseline for x in values]
@@ -119,7 +119,7 @@ def _worse(
         for metric, compared in comparisons.items():
             is_worse = compared.low > 0.0 if metric == ERROR else compared.high < 0.0
             if compared.queries >= least and is_worse:
-                share = (compared.ours - compared.baseline) / (compared.baseline or 1.0)
+                share = compared.difference / (compared.baseline or 1.0)
                 found.append((abs(share), (name, metric), compared))
     found.sort(key=lambda x: -x[0])
     yield from ((key, compared) for _, key, compared in found)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import rejection
-from tfrank_sel.errors import received
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
@@ -99,8 +98,7 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
             job.mirror.send(step)
         if is_whole and step == "ingest":
             splits = folders.read_json(result.output / step / "ingest.json")["splits"]
-            items = sum(split["items"] for split in splits.values())
-            progress.expect(durations(stale, items))
+            progress.expect(durations(stale, sum(split["items"] for split in splits.values())))
     if is_whole and (stale or not is_reported(job)):
         # Matplotlib takes as long to import as some steps
         from tfrank_sel.pipelines.reporting import report
@@ -184,7 +182,7 @@ def _tracker(configuration: Configuration) -> ModuleType | None:
     try:
         from tfrank_sel.pipelines.run import tracking
     except ImportError as error:
-        raise configuration.error("tracking.mlflow", received(str(error), "no mlflow")) from error
+        raise configuration.error("tracking.mlflow", str(error), "no mlflow") from error
     return tracking
 
 

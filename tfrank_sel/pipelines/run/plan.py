@@ -84,8 +84,7 @@ class Plan:
             # Without files the data is synthetic.
             if name == "ingest" and not files:
                 chosen["training.seed"] = job.configuration.training.seed
-            after = {x: planned[x].digest for x in step.after}
-            manifest = Manifest(chosen, files, after)
+            manifest = Manifest(chosen, files, {x: planned[x].digest for x in step.after})
             reason = NOT_RUN
             if written:
                 reason = written.change(manifest, _complete(values, manifest, written, planned))

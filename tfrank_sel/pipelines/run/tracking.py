@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel import artefacts
-from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received
+from tfrank_sel.data.rejections import rejection
 from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.pipelines.configuration import Configuration, load, text
 from tfrank_sel.pipelines.configuration.sections import without_secrets
@@ -54,8 +53,9 @@ def log(configuration: Configuration, output: Path, state: str) -> str:
         run = _log(configuration, output, uri)
         folders.write_json(output / TRACKED, {"uri": uri, "run_id": run, "state": state})
     except MlflowException as error:
-        reason = received("logging to MLflow failed; run again to log the run", error)
-        raise InputError(str(uri), reason) from error
+        raise rejection(
+            str(uri), "logging to MLflow failed; run again to log the run", error
+        ) from error
     return f"run {run} of {artefacts.address(str(uri))}"
 
 

@@ -236,10 +236,6 @@ class Study:
         overrides = [Override(key, value, f"{origin}, {key}") for key, value in values.items()]
         return with_overrides(self.configuration, [*overrides, Override("search.keys", {}, origin)])
 
-    def format_trial(self, trial: FrozenTrial | Trial) -> dict[str, str]:
-        """Returns a short form of the value of each key in a trial."""
-        return {key: format_value(x) for key, x in _values(self.ranges, trial).items()}
-
     def _try(self, trial: Trial, console: Console) -> None:
         """Runs a trial, and prints its result."""
         began, value = time.perf_counter(), None
@@ -265,8 +261,7 @@ class Study:
             self._study.tell(trial, value, state=state)
             best = self.best
             if best is not None and best.number == trial.number:
-                best_text = text(self.configuration_of(best).absolute())
-                folders.write_text(self.output / BEST, best_text)
+                folders.write_text(self.output / BEST, text(self.configuration_of(best).absolute()))
         console.out(self._line(self.trials[trial.number]), highlight=False)
 
     def _value(self, trial: Trial, console: Console) -> float:
@@ -312,7 +307,8 @@ class Study:
                     folders.link(self.output / DATA / step, target)
 
     def _line(self, trial: FrozenTrial) -> str:
-        values = ", ".join(f"{key}={value}" for key, value in self.format_trial(trial).items())
+        of_trial = _values(self.ranges, trial).items()
+        values = ", ".join(f"{key}={format_value(value)}" for key, value in of_trial)
         best, seconds = self.best, trial.user_attrs["seconds"]
         number, trials = len(self.finished_trials), self.configuration.search.trials
         done = f"trial {trial.number}: {number} of {trials}"
@@ -333,8 +329,9 @@ def check_ranges(configuration: Configuration) -> None:
     ranges = configuration.search.keys
     if not ranges:
         example = '{"training.learning_rate" = {low = 1e-4, high = 1e-2, log = true}}'
-        reason = received(f"must name a key that varies, such as {example}", "{}")
-        raise configuration.error("search.keys", reason)
+        raise configuration.error(
+            "search.keys", f"must name a key that varies, such as {example}", "{}"
+        )
     ends = {key: x.get("choices") or [x["low"], x["high"]] for key, x in ranges.items()}
     for key, bounds in ends.items():
         for value in bounds:

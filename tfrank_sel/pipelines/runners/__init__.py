@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tfrank_sel.data import stores
-from tfrank_sel.errors import received
+from tfrank_sel.errors import received as received
 from tfrank_sel.pipelines.configuration import Configuration
 
 if TYPE_CHECKING:
@@ -169,8 +169,9 @@ def beam_options(configuration: Configuration) -> Options:
         return None
     if importlib.util.find_spec("apache_beam") is None:
         key = "beam.options" if section.runner is None else "beam.runner"
-        reason = received("needs apache_beam: pip install 'tfrank_sel[beam]'", "no apache_beam")
-        raise configuration.error(key, reason)
+        raise configuration.error(
+            key, "needs apache_beam: pip install 'tfrank_sel[beam]'", "no apache_beam"
+        )
     from tfrank_sel.pipelines.runners import beams
 
     try:

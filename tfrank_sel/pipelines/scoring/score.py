@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,9 +17,8 @@ from tfrank_sel import artefacts, data
 from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.rejections import InputError, rejection
-from tfrank_sel.errors import received
 from tfrank_sel.export.saved_model import read_manifest
-from tfrank_sel.features import REFUSE, Feature
+from tfrank_sel.features import REFUSE, FeatureTypes
 from tfrank_sel.locks import hold, remove_empty
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import Configuration, Override
@@ -33,7 +31,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.shards import Piece, split_shards
-from tfrank_sel.pipelines.ingestion.stored_lists import PackedLists, Tensors
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists, Tensors
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.pipelines.scoring import rankings
 from tfrank_sel.version import __version__
@@ -71,8 +69,9 @@ def resume(output: str, state: Mapping[str, Any]) -> Iterator[str]:
         try:
             stack.enter_context(leases.hold(folder) if is_remote else hold(Path(folder)))
         except OSError as error:
-            reason = received("the output folder must be writable, by one process at a time", error)
-            raise InputError(folder, reason) from error
+            raise rejection(
+                folder, "the output folder must be writable, by one process at a time", error
+            ) from error
         try:
             if (before := _read_state(work)) != json.loads(json.dumps(state)):
                 _check_new(output, before)
@@ -145,7 +144,7 @@ def inputs(
     first = taken[0]
     sources = expand(files)
     reader = formats.reader([source.path for source in sources], None, named.format)
-    features: Sequence[str] | Mapping[str, Feature] = _features(taken)
+    features: Sequence[str] | FeatureTypes = _features(taken)
     if all(model.names for model in taken):  # finite numbers need no types
         # All numbers of records and LETOR files are read, and each model selects its own.
         features = tuple(features) if isinstance(reader, TableReader) else ()
@@ -179,7 +178,7 @@ def settings(model: str | Path) -> list[Override]:
     ]
 
 
-def _features(models: Sequence[SavedInputs]) -> Mapping[str, Feature]:
+def _features(models: Sequence[SavedInputs]) -> FeatureTypes:
     """The features of all models; a feature is required if one of the models requires it."""
     merged: dict[str, Any] = {}
     for model in sorted(models, key=lambda model: bool(model.names)):
@@ -380,7 +379,7 @@ def judge(
             for line in ingest.summary(ingested.report):
                 step.tell(line)
         with progress.step("evaluation") as step:
-            lists = PackedLists(ingested.shards[_SPLIT], layout.spec, layout.context)
+            lists = StoredLists(ingested.shards[_SPLIT], layout.spec, layout.context)
             evaluated = evaluation.evaluate(
                 ours,
                 baseline,
@@ -406,14 +405,11 @@ def _ingest(
 ) -> Mapping[str, Any]:
     """Writes records, unless an earlier call has; returns a summary of the input."""
     if not stores.is_file(stores.join(folder, STATE)):
-        summaries, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
-        with tempfile.TemporaryDirectory(dir=None if is_remote else folder) as here:
+        near = None if stores.is_remote(folder) else folder
+        with tempfile.TemporaryDirectory(dir=near) as here:
             records = stores.join(folder, "records")
             ingest.ingest(inputs, layout, Path(here), records=records, options=options)
-            if is_remote:
-                stores.send(here, summaries, last="ingest.json")
-            else:
-                shutil.copytree(here, summaries, copy_function=stores.copy)
+            folders.link(here, stores.join(folder, "told"))
         folders.write_json(stores.join(folder, STATE), state)
     return json.loads(stores.read_text(stores.join(folder, "told", "ingest.json")))
 

@@ -154,10 +154,10 @@ def _load(given: Given) -> Configuration:
     configuration = given.load()
     if (position := configuration.clicks.position) is not None:
         reason = "must be unset: correct the log by `tfrank-sel-clicks` before"
-        raise configuration.error("clicks.position", received(reason, repr(position)))
+        raise configuration.error("clicks.position", reason, repr(position))
     if (region := configuration.training.region) is not None:
         reason = "must be unset: a TFX pipeline takes grades"
-        raise configuration.error("training.region", received(reason, f"{region:g}"))
+        raise configuration.error("training.region", reason, f"{region:g}")
     return configuration
 
 

@@ -11,8 +11,8 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 
 from tfrank_sel import data, models
-from tfrank_sel.errors import received
-from tfrank_sel.features import Feature
+from tfrank_sel.data.rejections import rejection
+from tfrank_sel.features import FeatureTypes
 from tfrank_sel.pipelines import Statistics
 
 MODEL, SCALING = "model.keras", "scaling.json"
@@ -30,8 +30,7 @@ def keep(model: keras.Model, scaling: Mapping[str, Any], artefact: str) -> None:
         file = os.path.join(folder, MODEL)
         model.save(file)
         io_utils.copy_file(file, os.path.join(artefact, MODEL), overwrite=True)
-    text = json.dumps(dict(scaling)) + "\n"
-    io_utils.write_string_file(os.path.join(artefact, SCALING), text)
+    io_utils.write_string_file(os.path.join(artefact, SCALING), json.dumps(dict(scaling)) + "\n")
 
 
 def statistics(artefact: str) -> Statistics | None:
@@ -46,7 +45,7 @@ def statistics(artefact: str) -> Statistics | None:
     return Statistics.of(_read_scaling(artefact)["statistics"])
 
 
-def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Preparation:
+def preparation(artefact: str, features: FeatureTypes) -> models.Preparation:
     """Returns the preparation of a base model.
 
     Args:
@@ -83,7 +82,7 @@ def model(artefact: str) -> keras.Model:
             return keras.models.load_model(file, compile=False)
         except (TypeError, ValueError) as error:
             reason = "the classes of the base model must be known to this pipeline"
-            raise data.InputError(artefact, received(reason, error)) from error
+            raise rejection(artefact, reason, error) from error
 
 
 def _read_scaling(artefact: str) -> dict[str, Any]:
@@ -94,6 +93,5 @@ def _file(artefact: str, name: str) -> str:
     path = os.path.join(artefact, name)
     if not fileio.exists(path):
         wanted = f"the artefact of a base model must contain {name}, written by Trainer"
-        reason = received(wanted, "none. Run once without a warm start to write it")
-        raise data.InputError(artefact, reason)
+        raise rejection(artefact, wanted, "none. Run once without a warm start to write it")
     return path

@@ -17,7 +17,6 @@ from tfx.v1.dsl.components import (
     component,
 )
 
-from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines import Blessing, Rules, SavedScorer, bless, evaluate, side_by_side
 from tfrank_sel.pipelines.tfx.sequences import SequenceExamples, SequenceSchema, pattern, records
 
@@ -45,7 +44,7 @@ def Evaluator(  # noqa: N802
     config of the `Columns` of the lists, and `gain` that of the evaluation, as JSON. TFMA evaluates
     `tf.Example` row by row; here a row is a list.
     """
-    layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
+    layout = SequenceSchema.load(schema.uri, columns)
     ours, champion = (
         saved and SavedScorer(path_utils.serving_model_path(saved.uri), layout.signature)
         for saved in (model, baseline_model)
@@ -54,7 +53,7 @@ def Evaluator(  # noqa: N802
     evaluated = evaluate(
         ours,
         champion,
-        SequenceExamples([test], layout),
+        SequenceExamples([test], layout.spec, layout.context, layout=layout),
         evaluation.uri,
         seed=seed,
         against="champion",

@@ -23,7 +23,7 @@ from tfx.utils import io_utils, path_utils
 from tfx.v1.dsl.components import InputArtifact, OutputArtifact, Parameter, component
 
 from tfrank_sel import export
-from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.data.schema import Schema
 from tfrank_sel.errors import received
 from tfrank_sel.http_client import MISFORMED, Client, one_line
 from tfrank_sel.pipelines.export.requests import TOLERANCE, difference
@@ -57,7 +57,7 @@ def InfraValidator(  # noqa: N802
     InfraValidator requires Docker or Kubernetes. `columns` is the config of the `Columns` of the
     lists, as JSON.
     """
-    layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
+    layout = SequenceSchema.load(schema.uri, columns)
     asked = requests([pattern(examples, "test")], layout, lists)
     try:
         with serve(path_utils.serving_model_path(model.uri), start_seconds) as server:

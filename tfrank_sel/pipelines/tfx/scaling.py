@@ -24,7 +24,7 @@ from tfx.v1.dsl.components import (
 
 from tfrank_sel import models
 from tfrank_sel.data import Lists
-from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.data.schema import Schema
 from tfrank_sel.errors import refusal
 from tfrank_sel.pipelines import (
     GateError,
@@ -63,7 +63,7 @@ def Scaling(  # noqa: N802
     model, if there is one. With `warm_start`, its vocabularies are kept, and new values are
     appended.
     """
-    layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
+    layout = SequenceSchema.load(schema.uri, columns)
     before = None
     if champion and warm_start:
         before = base_models.preparation(champion.uri, layout.features)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import MISSING_INTEGER, means_missing
 from tfrank_sel.locks import atomic_path
 from tfrank_sel.pipelines.export.requests import request
+from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists, Tensors
 
 QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
 PARSED_AT_ONCE = 64
@@ -63,18 +65,17 @@ class SequenceSchema(Schema):
         return cls(layout.features, layout.context, columns, kinds)
 
     @classmethod
-    def load(cls, schema: str, columns: Columns) -> Self:
-        """Reads the schema in a folder, as written by SchemaGen."""
-        file = io_utils.get_only_uri_in_dir(schema)
-        return cls.of(io_utils.parse_pbtxt_file(file, schema_pb2.Schema()), columns)
+    def load(cls, schema: str, columns: str) -> Self:
+        """Reads the schema in a folder, as written by SchemaGen, with the JSON of its columns."""
+        proto = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(schema), schema_pb2.Schema())
+        return cls.of(proto, Columns.from_config(json.loads(columns)))
 
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
         """The inputs of the signature `predict` of the model, by name."""
-        mask = tf.TensorSpec([None, None], tf.bool)
         return {
             **{x.name: x for x in typed.structure(self.request_features).values()},
-            "mask": mask,
+            "mask": tf.TensorSpec([None, None], tf.bool),
         }
 
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
@@ -89,8 +90,7 @@ class SequenceSchema(Schema):
         stored = dataclasses.replace(stored, padding=at_padding)
         parsed = parsing.parse_sequence_example(serialized, stored)
         padded = typed.pad_sets(parsed, self.features)
-        sent = {x: _as(typed.dtype(y), padded[x]) for x, y in self.features.items()}
-        return {**parsed, **sent}
+        return {**parsed, **{x: _as(typed.dtype(y), padded[x]) for x, y in self.features.items()}}
 
     def inputs(self, serialized: tf.Tensor) -> tuple[Any, ...]:
         """Reads a batch of serialized lists for training.
@@ -112,7 +112,7 @@ class SequenceSchema(Schema):
         inputs = {**typed.matrices(parsed, self.features), "mask": parsed["mask"]}
         return inputs, *self._labels_and_weights(parsed)
 
-    def predict_inputs(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def predict_inputs(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """Returns a batch of serialized lists as inputs of `predict`, and the labels."""
         inputs, labels, *_ = self.inputs(serialized)
         values, specs = (
@@ -129,8 +129,7 @@ class SequenceSchema(Schema):
             column = _as(tf.float32, parsed[name])
             of_list = column if column.shape.rank == 2 else column[:, tf.newaxis]
             of_items.append(tf.boolean_mask(tf.broadcast_to(of_list, tf.shape(mask)), mask))
-        measure = functools.partial(_measures, self.columns)
-        column = tf.numpy_function(measure, of_items, tf.float32)
+        column = tf.numpy_function(functools.partial(_measures, self.columns), of_items, tf.float32)
         column = tf.ensure_shape(column, [1 if len(of_items) == 1 else 2, None])
         places, shape = tf.where(mask), tf.shape(mask, tf.int64)
         labels, *weights = (tf.scatter_nd(places, x, shape) for x in tf.unstack(column))
@@ -147,8 +146,7 @@ def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
         return value
     if value.dtype == tf.int64:
         cast = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
-        missing = tf.constant(typed.MISSING[dtype.name], dtype)
-        return tf.where(means_missing(value), missing, cast)
+        return tf.where(means_missing(value), tf.constant(typed.MISSING[dtype.name], dtype), cast)
     if (value.dtype, dtype) == (tf.float32, tf.int64):
         return tf.where(tf.math.is_nan(value), MISSING_INTEGER, tf.cast(value, dtype))
     raise TypeError(received(f"values must be {dtype.name}", value.dtype.name))
@@ -171,34 +169,22 @@ def _measures(columns: Columns, *values: np.ndarray) -> np.ndarray:
     return np.stack([measures["label"], *([] if weights is None else [weights])])
 
 
-@dataclasses.dataclass(frozen=True)
-class SequenceExamples:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SequenceExamples(StoredLists):
     """Lists as `SequenceExample` for the evaluation.
 
     Args:
-        shards: Patterns of their TFRecord files.
         layout: Schema of a list.
     """
 
-    shards: Sequence[str]
     layout: SequenceSchema
-
-    @property
-    def spec(self) -> data.FeatureSpec:
-        """Names and sizes of the parts."""
-        return self.layout.spec
-
-    @property
-    def context(self) -> Mapping[str, bool]:
-        """Other values of a query, and whether each is a number."""
-        return self.layout.context
 
     @property
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """The inputs of the signature `predict`."""
         return self.layout.signature
 
-    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """Returns the inputs of `predict`, by name, and the labels, NaN at padding."""
         return self.layout.predict_inputs(serialized)
 

@@ -1,6 +1,5 @@
 """Function for TFX's Trainer, which trains a candidate and exports it for serving."""
 
-import json
 import logging
 import os
 import tempfile
@@ -11,7 +10,6 @@ from tfx.utils import io_utils
 from tfx.v1.components import FnArgs
 
 from tfrank_sel import data, export, models
-from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.tfx import base_models, sequences
@@ -36,8 +34,7 @@ def run_fn(fn_args: FnArgs) -> None:
     """
     config, hyperparameters = fn_args.custom_config, fn_args.hyperparameters
     settings, candidate = Settings(**config["settings"]), Candidate.from_config(config["candidate"])
-    columns = Columns.from_config(json.loads(config["columns"]))
-    layout = sequences.SequenceSchema.load(os.path.dirname(fn_args.schema_path), columns)
+    layout = sequences.SequenceSchema.load(os.path.dirname(fn_args.schema_path), config["columns"])
     base = fn_args.base_model and os.path.dirname(fn_args.base_model)
     start = base and base_models.model(base)
     learning, held_out = (sequences.records(*x) for x in (fn_args.train_files, fn_args.eval_files))

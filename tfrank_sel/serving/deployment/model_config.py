@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import text_format
@@ -11,7 +11,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from tfrank_sel.arguments import Checked, Count, StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError
-from tfrank_sel.errors import received, refusal
+from tfrank_sel.errors import refusal
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 # Anyone who can reach `ModelService` can name a folder: no scheme that asks servers by address.
@@ -173,47 +173,6 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
             platform,
         )
     return list(models.values())
-
-
-def to_proto(configs: Sequence[ModelConfig]) -> model_server_config_pb2.ModelServerConfig:
-    """Writes a server's configuration.
-
-    Args:
-        configs: Its models. The number of retries is not written, since it is a flag of the server.
-
-    Returns:
-        The configuration.
-    """
-    proto = model_server_config_pb2.ModelServerConfig()
-    # The list is written even if it has no model.
-    proto.model_config_list.SetInParent()
-    for config in configs:
-        entry = proto.model_config_list.config.add(
-            name=config.name, base_path=str(config.base_path), model_platform=config.platform
-        )
-        policy = entry.model_version_policy
-        if isinstance(config.policy, Latest):
-            policy.latest.num_versions = config.policy.num_versions
-        elif isinstance(config.policy, AllVersions):
-            policy.all.SetInParent()
-        else:
-            policy.specific.versions.extend(config.policy.versions)
-        entry.version_labels.update(config.labels)
-    return proto
-
-
-def faults(proto: model_server_config_pb2.ModelServerConfig) -> Iterator[tuple[str, str]]:
-    """Yields the fields of a configuration that a server rejects, and their required values."""
-    try:
-        models = of_proto(proto)
-    except ServingError as error:
-        yield "model_config_list", str(error)
-        return
-    for model in models:
-        for label, version in model.labels.items():
-            if isinstance(model.policy, Specific) and version not in model.policy.versions:
-                rule = received(f"must be one of the versions {model.policy.versions}", version)
-                yield f"version_labels[{label}] of {model.name}", rule
 
 
 def parse_file(path: StrPath, kind: Callable[[], Any]) -> Any:

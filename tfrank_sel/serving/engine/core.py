@@ -62,8 +62,7 @@ class ServerCore:
     ) -> None:
         self._configs, self._given = list(models), list(models)
         if len({config.name for config in models}) < len(models):
-            names = [config.name for config in models]
-            raise refusal("The names of models must differ", names)
+            raise refusal("The names of models must differ", [config.name for config in models])
         self._models: Mapping[str, ModelVersions] = {}
         # of models that answer from an earlier folder, until this one has a version
         self._waiting: dict[str, ModelVersions] = {}
@@ -73,7 +72,9 @@ class ServerCore:
         self._load, self._limits = load, limits
         self._metrics = Metrics()
         if interleaving is not None:
-            interleaving.on_lost = functools.partial(self._metrics.count_lost, interleaving.model)
+            interleaving.on_lost = functools.partial(
+                self._metrics.lost.add, interleaving.model, "fail"
+            )
         self._changing = threading.Lock()  # held while the configuration is replaced
         self._stopped = threading.Event()
         self._config_rounds = Rounds()
@@ -342,7 +343,7 @@ class ServerCore:
     def _poll_one(self, model: ModelVersions) -> None:
         model.poll()
         if model.fault:
-            self._metrics.failed_round(model.config.name)
+            self._metrics.rounds.add(model.config.name, "fail")
         self._take_over(model)
 
     def _follow(self) -> None:
@@ -362,7 +363,7 @@ class ServerCore:
             if is_new or self._config_rounds.fault:
                 _log.info("serving what %s says", path)
         if self._config_rounds.fault:
-            self._metrics.failed_round(os.fspath(path))
+            self._metrics.rounds.add(os.fspath(path), "fail")
 
     def _close_models(self) -> None:
         for model in (*self._models.values(), *self._waiting.values()):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
 import numpy as np
@@ -17,6 +17,7 @@ from tfrank_sel.errors import received
 from tfrank_sel.export.signatures import PADDING_SCORE
 from tfrank_sel.serving.engine.model import Model, Signature
 from tfrank_sel.serving.engine.predict import complete_inputs
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.engine.versions import ModelVersions, Rounds
 from tfrank_sel.serving.status import SESSION, Code, ServingError, check_session, invalid
 
@@ -148,7 +149,7 @@ class _Mixed(Model):
     def run(
         self,
         signature: Signature,
-        inputs: Mapping[str, np.ndarray],
+        inputs: Arrays,
         outputs: Sequence[str],
         timeout: float | None = None,
     ) -> list[np.ndarray]:
@@ -172,7 +173,7 @@ class _Mixed(Model):
 
 def _mix_scores(
     first: Sequence[np.ndarray], second: Sequence[np.ndarray], interleaving: Interleaving
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     """Mixes the scores of two versions and, of ranked items, their doc ids."""
     scores = first[0]
     if scores.ndim != 2 or len(scores) != 1 or scores.shape != second[0].shape:

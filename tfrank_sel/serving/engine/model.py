@@ -16,6 +16,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import loader_impl
 
 from tfrank_sel.arguments import StrPath
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class Signature:
     feeds: Mapping[str, Any]
     declared: Mapping[str, Declared]
     fetches: Mapping[str, Any]
-    defaults: Mapping[str, np.ndarray]
+    defaults: Arrays
 
 
 class Model:
@@ -93,7 +94,7 @@ class Model:
     def run(
         self,
         signature: Signature,
-        inputs: Mapping[str, np.ndarray],
+        inputs: Arrays,
         outputs: Sequence[str],
         timeout: float | None = None,
     ) -> list[np.ndarray]:
@@ -116,8 +117,7 @@ class Model:
         fetches = [signature.fetches[name] for name in outputs]
         options = None
         if timeout is not None:
-            milliseconds = max(1, int(timeout * 1000))
-            run_options = config_pb2.RunOptions(timeout_in_ms=milliseconds)
+            run_options = config_pb2.RunOptions(timeout_in_ms=max(1, int(timeout * 1000)))
             options = pywrap_tf_session.TF_NewBufferFromString(run_options.SerializeToString())
         try:
             values: list[np.ndarray] = self._session._call_tf_sessionrun(
@@ -128,8 +128,7 @@ class Model:
         except tf.errors.OpError as error:
             raise ServingError(Code(error.error_code), _line(error.message)) from error
         except UnicodeDecodeError as error:  # a message with bytes of the request
-            text = error.object.decode("utf-8", "backslashreplace")
-            raise invalid(_line(text)) from error
+            raise invalid(_line(error.object.decode("utf-8", "backslashreplace"))) from error
         finally:
             if options is not None:
                 pywrap_tf_session.TF_DeleteBuffer(options)

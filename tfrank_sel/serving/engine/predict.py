@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,7 @@ from tfrank_sel.data.rejections import InputError
 from tfrank_sel.export.saved_model import WARM_UP, WARM_UP_REQUESTS
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, Signature
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.options import Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
@@ -30,7 +31,7 @@ def signature_of(model: Model, name: str) -> Signature:
     return model.signatures[name]
 
 
-def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def complete_inputs(signature: Signature, sent: Arrays) -> Arrays:
     """Returns the inputs of a signature: those sent, and the defaults of the others.
 
     Raises:
@@ -96,10 +97,10 @@ def wanted_outputs(signature: Signature, output_filter: Sequence[str]) -> list[s
 def predict(
     model: Model,
     signature: Signature,
-    sent: Mapping[str, np.ndarray],
+    sent: Arrays,
     output_filter: Sequence[str] = (),
     timeout: float | None = None,
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     """Runs a signature on the tensors of a request.
 
     Args:
@@ -249,7 +250,6 @@ def _repeat(model: Model, log: prediction_log_pb2.PredictionLog, limits: Limits)
         predict(model, signature, sent, request.output_filter)
     elif kind == "regress_log":
         request = log.regress_log.request
-        rows = serialize_examples(request.input, limits)
-        regress(model, request.model_spec.signature_name, rows)
+        regress(model, request.model_spec.signature_name, serialize_examples(request.input, limits))
     else:
         raise ServingError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind or 'none'}")

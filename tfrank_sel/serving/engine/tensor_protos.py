@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tfrank_sel import lazy
 from tfrank_sel.data.writing import head
 from tfrank_sel.serving.options import Limits, exceeded_error
-from tfrank_sel.serving.protos import DataType
+from tfrank_sel.serving.protos import DataType, message_class
 from tfrank_sel.serving.status import ServingError, invalid
 
 if TYPE_CHECKING:
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from tensorflow.core.framework import tensor_pb2
 else:
     tf = lazy.Module("tensorflow")
+
+Arrays: TypeAlias = dict[str, np.ndarray]  # by name
 
 # The field that holds the values of a type, and the type itself. TensorFlow's own conversion reads
 # these fields a hundred times slower; it is used for all other types.
@@ -45,22 +46,8 @@ _OTHER_BYTES = 16  # maximum bytes of a number of any other type
 _AXIS_BYTES = 32  # maximum bytes of an axis in a message
 
 
-def _outline() -> type[Any]:
-    """Returns a `PredictRequest` whose tensors have shapes that are not parsed."""
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="outline.proto", package="tfrank_sel.outline")
-    for name, number, kind in (("Request", 2, "Entry"), ("Entry", 2, "Tensor"), ("Tensor", 2, "")):
-        inner = file.message_type.add(name=name).field.add(name="inner", number=number)
-        inner.label = field.LABEL_REPEATED
-        inner.type = field.TYPE_MESSAGE if kind else field.TYPE_BYTES
-        if kind:
-            inner.type_name = f".tfrank_sel.outline.{kind}"
-    descriptor_pool.Default().Add(file)
-    outline = descriptor_pool.Default().FindMessageTypeByName("tfrank_sel.outline.Request")
-    return message_factory.GetMessageClass(outline)
-
-
-_Outline = _outline()
+# A `PredictRequest` whose tensors have shapes that are not parsed.
+_Outline = message_class("RequestOutline")
 
 
 def check_axes(request: bytes, limits: Limits) -> None:
@@ -78,9 +65,7 @@ def check_axes(request: bytes, limits: Limits) -> None:
                 raise exceeded_error("bytes in a tensor's shape", limits.axes * _AXIS_BYTES, size)
 
 
-def to_arrays(
-    protos: Mapping[str, "tensor_pb2.TensorProto"], limits: Limits
-) -> dict[str, np.ndarray]:
+def to_arrays(protos: Mapping[str, "tensor_pb2.TensorProto"], limits: Limits) -> Arrays:
     """Reads the tensors of a request, after checking their declared shapes and sizes.
 
     Args:

@@ -274,10 +274,10 @@ class ModelVersions:
         self._set(VersionStatus(version, State.LOADING))
         try:
             handle = _Handle(load_version(path, version, self._load_model, self._limits))
-            self._metrics.count_load(url, failed=False)
+            self._metrics.loads.add(url, "success")
         # No error of a broken folder may end the polling, or affect other versions.
         except Exception as error:
-            self._metrics.count_load(url, failed=True)
+            self._metrics.loads.add(url, "fail")
             failure.tries += 1
             failure.next_try = time.monotonic() + self.config.load_retry_seconds
             code = error.code if isinstance(error, ServingError) else Code.UNKNOWN

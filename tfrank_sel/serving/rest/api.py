@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import numpy as np
 from google.protobuf import json_format, message
 
 from tfrank_sel.errors import received
@@ -19,6 +18,7 @@ from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.interleaving import session
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.grpc_services import signature_map, status_response
 from tfrank_sel.serving.options import ExceededError, Limits
 from tfrank_sel.serving.rest import json_reader, json_writer, page, rows_of_json
@@ -166,7 +166,7 @@ class RestApi:
                 )
             types = {alias: info.dtype for alias, info in signature.definition.inputs.items()}
 
-            def outputs_of(sent: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            def outputs_of(sent: Arrays) -> Arrays:
                 for alias, array in sent.items():
                     limits.check_shape(alias, array.shape)
                 return predict(model, signature, sent, timeout=limits.run_seconds)

@@ -23,6 +23,7 @@ import numpy as np
 import simdjson
 
 from tfrank_sel.serving.engine import tensor_protos
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.protos import DataType
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
@@ -85,7 +86,7 @@ class Document:
                 raise invalid(f"'{name}' key must be a {words} value.")
         return values
 
-    def to_inputs(self, types: Mapping[str, int]) -> dict[str, np.ndarray]:
+    def to_inputs(self, types: Mapping[str, int]) -> Arrays:
         """Returns the inputs by name.
 
         Args:
@@ -102,7 +103,7 @@ class Document:
             self._members = read_object(self._body)
         return to_inputs(self._members, types)
 
-    def _of_blocks(self, types: Mapping[str, int]) -> dict[str, np.ndarray]:
+    def _of_blocks(self, types: Mapping[str, int]) -> Arrays:
         """The inputs, if each is a regular block of numbers."""
         blocks, members = _Blocks(), dict(self._members)
         instances = members.get("instances")
@@ -118,8 +119,7 @@ class Document:
             members["inputs"] = _members(members["inputs"])
         inputs = to_inputs(members, types, blocks.tensor, blocks.stack)
         # As many brackets as lists that were read, so there are no other lists among the numbers.
-        brackets = np.frombuffer(self._body, np.uint8) == ord("[")
-        if np.count_nonzero(brackets) != blocks.lists:
+        if np.count_nonzero(np.frombuffer(self._body, np.uint8) == ord("[")) != blocks.lists:
             raise _IrregularError
         return inputs
 
@@ -293,7 +293,7 @@ def to_inputs(
     types: Mapping[str, int],
     tensor: Callable[[Any, int], np.ndarray] | None = None,
     stacked: Callable[[list[Any], int], np.ndarray] | None = None,
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     """Reads the inputs of a request, in row format (`instances`) or columnar (`inputs`).
 
     Args:
@@ -322,7 +322,7 @@ def to_inputs(
 
 def _rows(
     instances: Any, types: Mapping[str, int], stacked: Callable[[list[Any], int], np.ndarray]
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     if not isinstance(instances, list):
         raise invalid("Expecting 'instances' to be an list/array")
     if not instances:
@@ -359,7 +359,7 @@ def _rows(
 
 def _columns(
     inputs: Any, types: Mapping[str, int], tensor: Callable[[Any, int], np.ndarray]
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     if not _is_object(inputs):
         if len(types) != 1:
             raise invalid(

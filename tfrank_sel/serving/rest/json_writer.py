@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import orjson
 
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 
-def to_body(outputs: Mapping[str, np.ndarray], *, rows: bool) -> bytes:
+def to_body(outputs: Arrays, *, rows: bool) -> bytes:
     """Writes the answer, in row format (`predictions`) or columnar (`outputs`).
 
     Args:
@@ -43,7 +44,7 @@ def to_body(outputs: Mapping[str, np.ndarray], *, rows: bool) -> bytes:
     return b'{\n    "predictions": [' + b", ".join(lines) + b"]\n}"
 
 
-def _batch_size(outputs: Mapping[str, np.ndarray]) -> int:
+def _batch_size(outputs: Arrays) -> int:
     size = None
     for name, array in outputs.items():
         if array.ndim == 0:

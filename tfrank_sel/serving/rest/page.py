@@ -138,8 +138,7 @@ def render_openapi(core: ServerCore) -> bytes:
         except ServingError:  # no version is ready: its states tell so
             continue
     info = {"title": "tfrank_sel endpoint", "version": __version__}
-    document = {"openapi": "3.1.0", "info": info, "paths": paths}
-    return json.dumps(document, indent=1).encode()
+    return json.dumps({"openapi": "3.1.0", "info": info, "paths": paths}, indent=1).encode()
 
 
 def _get(summary: str, content: str = "application/json") -> dict[str, Any]:
@@ -169,8 +168,7 @@ def _schemas(model: Model) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         request["required"] = ["inputs"]
         if name != DEFAULT_SIGNATURE:
             request["required"].insert(0, "signature_name")
-        outputs = {"outputs": _tensors(signature.definition.outputs)}
-        yield request, _object(outputs, title=name)
+        yield request, _object({"outputs": _tensors(signature.definition.outputs)}, title=name)
 
 
 def _tensors(tensors: dict[str, meta_graph_pb2.TensorInfo]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tfrank_sel.export.saved_model import MANIFEST, read_manifest
 from tfrank_sel.features import means_missing
 from tfrank_sel.serving import input_features
 from tfrank_sel.serving.engine.model import Model, per_model
+from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import invalid
 
@@ -39,9 +40,7 @@ def declared_inputs(model: Model) -> ModelInputs | None:
         return None
 
 
-def to_inputs(
-    document: Mapping[str, Any], types: Mapping[str, int], inputs: ModelInputs
-) -> dict[str, np.ndarray]:
+def to_inputs(document: Mapping[str, Any], types: Mapping[str, int], inputs: ModelInputs) -> Arrays:
     """Reads the inputs of a request by the types of features, as the client reads rows of a table.
 
     TensorFlow Serving refuses what this reads beside tensors: null for a missing value, Booleans,
@@ -74,17 +73,14 @@ def to_inputs(
         made = {alias: np.stack([x[name] for x in parts]) for name, alias in features.items()}
     except ValueError as error:
         raise invalid("request: expected lists of one length; pad them", "several") from error
-    others = {x: json_reader.to_array(plain[x], types[x]) for x in types if x not in made}
-    return {**made, **others}
+    return {**made, **{x: json_reader.to_array(plain[x], types[x]) for x in types if x not in made}}
 
 
 def _as_it_is(value: Any, _: int) -> Any:
     return value
 
 
-def _list(
-    values: Mapping[str, Any], inputs: ModelInputs, number: int, count: int
-) -> dict[str, np.ndarray]:
+def _list(values: Mapping[str, Any], inputs: ModelInputs, number: int, count: int) -> Arrays:
     """The values of a list by name of the feature."""
     query, items = dict[str, Any](), dict[str, Any]()
     for name, value in values.items():
