@@ -57,7 +57,7 @@ def test_keras_knows_each_class_by_the_module_that_registers_it() -> None:
     assert registered == table
 
 
-@pytest.fixture(params=["zip", pytest.param("compiled", marks=pytest.mark.long)])
+@pytest.fixture(params=["zip", "compiled"])
 def elsewhere(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
     """The package as a zip on the path, and as a tree without sources."""
     files = [x for x in PACKAGE.rglob("*") if x.is_file() and "__pycache__" not in x.parts]
@@ -74,6 +74,7 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
     return str(tmp_path / "tree")
 
 
+@pytest.mark.long
 def test_the_package_needs_no_files_of_its_own(elsewhere: str, tmp_path: pathlib.Path) -> None:
     start = f"import sys; sys.path.insert(0, {elsewhere!r})\n"
     done = subprocess.run(
