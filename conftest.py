@@ -1,9 +1,10 @@
-"""Quiet TensorFlow, what needs TFX, and the names that the examples in docstrings use."""
+"""Quiet TensorFlow, what needs TFX, and how the examples in docstrings run."""
 
 import gc
 import importlib.util
 import os
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -44,3 +45,17 @@ def _names_of_examples(doctest_namespace: dict[str, Any]) -> None:
         objectives=tfrank_sel.objectives,
         presets=tfrank_sel.presets,
     )
+
+
+@pytest.fixture(autouse=True)
+def _examples_of_formulas_run_eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Without a graph for one call: `tests/contracts` has them in graphs."""
+    is_example = isinstance(request.node, pytest.DoctestItem)
+    if not is_example or request.path.parent.name not in ("links", "losses", "metrics"):
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)

@@ -60,12 +60,21 @@ LONG = (
     "test_speed.py",
     "test_speed_gpu.py",
 )
+# examples in docstrings that train, or search, for seconds
+LONG_EXAMPLES = (
+    "tfrank_sel.callbacks.AnnealTau",
+    "tfrank_sel.estimator.ranker.Ranker",
+    "tfrank_sel.links.convexity.critical_constant",
+    "tfrank_sel.links.convexity.critical_gamma",
+    "tfrank_sel.models.als.alternation.ItemSolver",
+    "tfrank_sel.models.als.tuning.tune",
+)
 
 
 TESTS = pathlib.Path(__file__).parent
 
 # of how many golden vectors one is in `make test`, as `@pytest.mark.sample` says of other cases
-GOLDEN_SAMPLE = 12
+GOLDEN_SAMPLE = 60
 COLLECTED = pytest.StashKey[list[pytest.Item]]()  # before those that a run leaves out go
 
 
@@ -103,7 +112,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[COLLECTED] = list(items)
     tests = collections.defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if is_long(item.path):
+        if is_long(item.path) or item.name in LONG_EXAMPLES:
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("long") is None:
             tests[item.nodeid.partition("[")[0]].append(item)
@@ -121,11 +130,13 @@ def values_of(case: pytest.Item) -> set[Any]:
     """The values of the parameters of a case, the pairs of them, and the family in its name."""
     if not hasattr(case, "callspec"):
         return set()
-    values = sorted(case.callspec.indices.items())
+    params = sorted(case.callspec.params.items())
+    plain = str, int, float, type(None)  # others are the same objects in all cases of a test
+    values = [(name, x if isinstance(x, plain) else id(x)) for name, x in params]
     return {case.callspec.id.partition("-")[0], *values, *itertools.combinations(values, 2)}
 
 
-def sample(cases: Mapping[str, set[Any]], share: int) -> set[str]:
+def sample(cases: Mapping[str, set[Any]], share: float) -> set[str]:
     """Returns one in `share` cases, which meet as many values as they can, on all days the same.
 
     Each is the one that has most values that none before it has, the first by a hash of its name.
@@ -148,6 +159,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     seed = zlib.crc32(item.nodeid.encode())
     random.seed(seed)  # also that of Keras' layers; TensorFlow's would clear its cache of kernels
     np.random.seed(seed)
+    for x in vars(getattr(item, "module", None) or object).values():
+        if isinstance(x, np.random.Generator):  # whichever tests of the file ran before
+            x.bit_generator.state = np.random.PCG64(seed).state
 
 
 @pytest.fixture(scope="session")
@@ -191,9 +205,9 @@ def eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
     tf.config.run_functions_eagerly(False)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _equal_losses_share_what_is_compiled() -> Iterator[None]:
-    """Keeps what tests compile, as a program does that keeps its losses."""
+    """Keeps what the tests of a file compile, as a program does that keeps its losses."""
     import tfrank_sel.compilation
 
     with pytest.MonkeyPatch.context() as patch:

@@ -81,8 +81,13 @@ def files() -> dict[str, pathlib.Path]:
     }
 
 
-def imports(module: str) -> Iterator[tuple[str, str]]:
+@functools.cache
+def imports(module: str) -> list[tuple[str, str]]:
     """The modules that one imports, late imports included, and the names that it takes."""
+    return [*_imports(module)]
+
+
+def _imports(module: str) -> Iterator[tuple[str, str]]:
     code = ast.parse(files()[module].read_text(encoding="utf-8"))
     for node in ast.walk(code):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):

@@ -89,6 +89,7 @@ def refused(door, url, most=20.0):
     return line
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("door", "method"), CASES)
 def test_an_odd_answer_is_one_line(door, method, monkeypatch):
     wait(monkeypatch, 5.0)
@@ -146,6 +147,7 @@ ODD = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("door", "method"), CASES)
 def test_a_value_of_another_type_is_one_line_or_of_no_use(door, method, monkeypatch):
     wait(monkeypatch, 20.0)

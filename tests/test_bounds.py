@@ -47,6 +47,7 @@ def test_graded_relevance_bounds_rr_and_ndcg(size: int) -> None:
         assert np.all(values.bound <= metric * ROUNDING)
 
 
+@pytest.mark.long
 @settings(max_examples=30)
 @given(data=st.data())
 def test_no_binary_list_breaks_the_bound(data: st.DataObject) -> None:
@@ -134,6 +135,7 @@ def points_of(run: pathlib.Path) -> dict[str, list[float]]:
     return points
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_the_callback_draws_loss_bound_and_metrics_in_one_chart(tmp_path: pathlib.Path) -> None:
     rng = np.random.default_rng(1)

@@ -164,6 +164,7 @@ def columns_of(values):
     }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("kind", IDS)
 def test_an_identifier_has_one_text_by_every_door(tmp_path, kind, door):
@@ -339,6 +340,7 @@ def test_a_list_within_a_list_is_refused_with_its_row(tmp_path):
         list(data.read(path, features={"tags": Set()}))
 
 
+@pytest.mark.long
 def test_float_identifiers_of_records_are_refused_where_they_may_be_rounded(tmp_path):
     path = tmp_path / "a.tfrecord"
     for number, is_exact in ((2.0**24 - 1, True), (2.0**24 + 2, False)):

@@ -51,7 +51,7 @@ def engines(tmp_path):
     return made
 
 
-@pytest.mark.sample(5)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [x for x in MADE if x != ROUNDED])
 def test_equal_items_score_equally(kind, engines) -> None:
     assert_equal_items_score_equally(kind, engines)

@@ -145,6 +145,7 @@ def test_a_version_can_be_taken_back_and_old_ones_removed(path, tmp_path):
         export.roll_back(tmp_path)
 
 
+@pytest.mark.long
 def test_equal_scores_keep_their_order_and_padding_comes_last(tmp_path):
     export.export(ranker(lambda x: x[:, :, 0] - np.inf * x[:, :, 1]), SPEC, tmp_path / "m")
     rank_top_k = tf.saved_model.load(str(tmp_path / "m")).signatures["rank_top_k"]
@@ -214,6 +215,7 @@ def test_a_server_without_xla_runs_every_signature(model, path, signatures):
         np.testing.assert_allclose(scores, wanted[0] if by_item else wanted, atol=1e-6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -241,6 +243,7 @@ def test_an_operation_that_the_server_of_the_image_does_not_have_is_refused(tmp_
         export.check_servable(tmp_path / "m")
 
 
+@pytest.mark.long
 def test_a_model_compiled_with_xla_is_servable(tmp_path, model):
     twin = keras.models.clone_model(model)
     twin.compile("sgd", "mse", jit_compile=True)
@@ -286,6 +289,7 @@ def test_what_a_system_without_locks_lacks_is_named(tmp_path, path, monkeypatch)
     assert not (tmp_path / "base").exists()
 
 
+@pytest.mark.long
 def test_a_model_that_looks_at_the_whole_list_gets_the_mask(tmp_path):
     model = models.ListScorer([0.0] * 3, [1.0] * 3, hidden_units=[4], num_heads=2)
     sizes, random = (4, 2), np.random.default_rng(0)

@@ -25,6 +25,7 @@ def fitted(named: bool) -> RGFactorizer:
     return model.fit((users, items))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("named", [True, False])
 def test_it_answers_as_recommend(named: bool, tmp_path: pathlib.Path) -> None:
     model = fitted(named)

@@ -99,12 +99,14 @@ def alone(model, one):
     return model(batch).numpy()[0]
 
 
+@pytest.mark.long
 def test_a_server_scores_as_training_did_to_the_last_bit(model, lists, examples, signatures):
     for one, example in zip(lists, examples, strict=True):
         served = signatures["serving_default"](examples=tf.constant([example]))
         np.testing.assert_array_equal(served["scores"].numpy()[0], alone(model, one))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", trial.FEATURES)
 def test_each_type_matters_and_is_served_as_it_was_trained(name, model, lists, signatures):
     """Only one feature differs between the items of each list."""
@@ -201,6 +203,7 @@ def test_what_may_not_be_missing_is_asked_for(tmp_path):
         signatures["predict"](price=[[1.0, np.nan]], new=[[0.0, 1.0]], mask=[[True]])
 
 
+@pytest.mark.long
 def test_integers_are_served_as_the_texts_that_they_were_trained_as(tmp_path):
     kinds = {
         "x": types.Number(),
@@ -237,6 +240,7 @@ def test_a_layout_names_the_columns_of_both_matrices():
     assert (len(layout.names), len(layout.texts)) == (trial.NUMBERS, trial.TEXTS)
 
 
+@pytest.mark.long
 def test_names_that_differ_by_case_are_different_inputs(tmp_path):
     named = dict.fromkeys(["ctr", "CTR", "Mask", "mask_", "Ctr Ä"], types.Number(missing=0.0))
     preparation = models.Preparation([0.0] * 5, [1.0] * 5, features=named)

@@ -16,16 +16,17 @@ from tests import exports
 from tfrank_sel.exports import REGISTERED
 
 PACKAGE = pathlib.Path(tfrank_sel.__file__).parent
-LOSS = """
+# a class that Keras makes by its name, and templates and pages
+CODE = """
+import importlib.resources, pathlib
 import keras, tfrank_sel
+
 link = {"module": "tfrank_sel.links.elementary", "class_name": "Sigmoid", "config": {"scale": 2.0}}
 link["registered_name"] = "tfrank_sel>Sigmoid"
 loss = {"module": "tfrank_sel.losses.selective", "class_name": "MatchingLoss"}
 loss |= {"registered_name": "tfrank_sel>MatchingLoss", "config": {"link": link}}
 print(type(keras.saving.deserialize_keras_object(loss).link).__name__)
-"""
-TEMPLATES = """
-import importlib.resources, pathlib
+
 from tfrank_sel.pipelines.reporting import pages
 from tfrank_sel.serving.deployment import folder
 from tfrank_sel.serving.rest import page
@@ -39,6 +40,7 @@ print(len(page._PAGE.read_text()) > 1000, pages.__file__)
 """
 
 
+@pytest.mark.long
 def test_the_tables_are_those_of_the_sources() -> None:
     assert exports.TABLES.read_text("utf-8") == exports.rendered()
 
@@ -55,31 +57,30 @@ def test_keras_knows_each_class_by_the_module_that_registers_it() -> None:
     assert registered == table
 
 
-@pytest.fixture(scope="module", params=["zip", "compiled"])
-def elsewhere(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture(params=["zip", "compiled"])
+def elsewhere(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
     """The package as a zip on the path, and as a tree without sources."""
-    root = tmp_path_factory.mktemp(request.param)
     files = [x for x in PACKAGE.rglob("*") if x.is_file() and "__pycache__" not in x.parts]
-    packed = root / "package.zip"
+    packed = tmp_path / "package.zip"
     with zipfile.ZipFile(packed, "w") as archive:
         for file in files:
             archive.write(file, file.relative_to(PACKAGE.parent))
     if request.param == "zip":
         return str(packed)
-    zipfile.ZipFile(packed).extractall(root / "tree")
-    compileall.compile_dir(root / "tree", quiet=1, legacy=True)
-    for source in (root / "tree").rglob("*.py"):
+    zipfile.ZipFile(packed).extractall(tmp_path / "tree")
+    compileall.compile_dir(tmp_path / "tree", quiet=1, legacy=True)
+    for source in (tmp_path / "tree").rglob("*.py"):
         source.unlink()
-    return str(root / "tree")
+    return str(tmp_path / "tree")
 
 
-@pytest.mark.parametrize(("code", "shown"), [(LOSS, "Sigmoid"), (TEMPLATES, "True")])
-def test_the_package_needs_no_files_of_its_own(
-    elsewhere: str, code: str, shown: str, tmp_path: pathlib.Path
-) -> None:
+@pytest.mark.long
+def test_the_package_needs_no_files_of_its_own(elsewhere: str, tmp_path: pathlib.Path) -> None:
     start = f"import sys; sys.path.insert(0, {elsewhere!r})\n"
     done = subprocess.run(
-        [sys.executable, "-c", start + code], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-c", start + CODE], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[0] == shown
+    shown, is_whole, file = done.stdout.split()
+    assert (shown, is_whole) == ("Sigmoid", "True")
+    assert file.startswith(elsewhere)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tomllib
 from types import ModuleType
-from typing import Any
 
 import keras
 import pytest
@@ -53,16 +52,17 @@ PACKAGES = (
         if hasattr(tfrank_sel, name.partition(".")[0])
     ),
 )
-PUBLIC = [
-    pytest.param(x, id=f"{module.__name__}.{n}")
+PUBLIC = {
+    f"{module.__name__}.{n}": x
     for module in PACKAGES
     for n, x in inspect.getmembers(module)
     if (inspect.isclass(x) or inspect.isfunction(x))
     and not n.startswith("_")
     and x.__module__.startswith("tfrank_sel")
-]
+}
 
 
+@pytest.mark.long
 def test_arrows_point_down() -> None:
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -187,7 +187,7 @@ def test_columns_are_converted_at_one_door() -> None:
     found = collections.defaultdict[str, set[str]](set)
     for path in package.rglob("*.py"):
         name = str(path.relative_to(package))
-        for node in () if name.startswith(DOOR) else ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in () if name.startswith(DOOR) else ast.walk(structure.tree(path)):
             if (kind := _conversion(node)) is not None:
                 found[kind].add(name)
     files = {str(path.relative_to(package)) for path in package.rglob("*.py")}
@@ -199,7 +199,7 @@ def test_texts_are_read_and_written_in_utf_8() -> None:
     nodes = [
         (path.name, node)
         for path in (ROOT / "tfrank_sel").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(structure.tree(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     ]
     places = {"read_text": 0, "write_text": 1}  # of the encoding
@@ -223,7 +223,7 @@ def test_what_comes_with_an_extra_is_asked_for_at_the_door(name: str) -> None:
         node
         for path in pathlib.Path(str(package.__file__)).parent.rglob("*.py")
         if path.parent.name != "tfx"  # an extra of its own
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(structure.tree(path))
     ]
     imported = {x.name for node in nodes if isinstance(node, ast.Import) for x in node.names}
     imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
@@ -245,37 +245,38 @@ def test_each_folder_of_tests_is_a_package_so_that_names_of_files_may_repeat() -
     assert [f for f in folders if not (f / "__init__.py").exists()] == []
 
 
+@pytest.mark.long
 def test_a_file_is_short_and_says_what_it_is() -> None:
     assert [path for path in SOURCES if structure.lines_of_code(path) > 400] == []
     others = [path for path in SOURCES if "tests" not in path.relative_to(ROOT).parts]
     assert [path for path in others if not path.read_text().startswith('"""')] == []
 
 
-@pytest.mark.parametrize("public", PUBLIC)
-def test_every_public_name_is_documented(public: Any) -> None:
-    assert inspect.getdoc(public)
-    members = inspect.getmembers(public, inspect.isfunction) if inspect.isclass(public) else []
-    for name, member in members:
-        if not name.startswith("_") and member.__module__.startswith("tfrank_sel"):
-            assert inspect.getdoc(getattr(public, name)), name
+def test_every_public_name_is_documented() -> None:
+    lacking = []
+    for name, public in PUBLIC.items():
+        members = inspect.getmembers(public, inspect.isfunction) if inspect.isclass(public) else []
+        own = [x for x, y in members if x[0] != "_" and y.__module__.startswith("tfrank_sel")]
+        lacking += [f"{name}.{x}" for x in own if not inspect.getdoc(getattr(public, x))]
+        lacking += [] if inspect.getdoc(public) else [name]
+    assert lacking == []
 
 
-@pytest.mark.parametrize(
-    "formula",
-    [
+def test_every_formula_says_what_it_takes_and_where_it_is_from() -> None:
+    formulas = [
         x
         for m in (losses, metrics)
         for _, x in inspect.getmembers(m)
         if isinstance(x, type) and issubclass(x, Configurable)
-    ],
-)
-def test_every_formula_says_what_it_takes_and_where_it_is_from(formula: type) -> None:
-    document = inspect.getdoc(formula) or ""
-    sections = ["Args:"]
-    if not inspect.isabstract(formula):
-        sections += ["Example:", "Reference:", "```"]
-    assert [s for s in sections if s not in document] == []
-    assert any("Inputs:" in (base.__doc__ or "") for base in formula.__mro__)
+    ]
+    assert formulas
+    for formula in formulas:
+        document = inspect.getdoc(formula) or ""
+        sections = ["Args:"]
+        if not inspect.isabstract(formula):
+            sections += ["Example:", "Reference:", "```"]
+        assert [s for s in sections if s not in document] == [], formula
+        assert any("Inputs:" in (base.__doc__ or "") for base in formula.__mro__), formula
 
 
 @pytest.mark.parametrize(
@@ -342,6 +343,7 @@ def test_each_guide_and_module_has_its_place_on_the_site() -> None:
     assert sorted(listed) == sorted(pages)
 
 
+@pytest.mark.long
 def test_the_package_imports_what_is_public_at_first_use_and_asks_no_network() -> None:
     code = """
 import importlib, pkgutil, sys, tfrank_sel

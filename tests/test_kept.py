@@ -142,7 +142,7 @@ def killed(write: Callable[[], Any], folder: pathlib.Path, number: int) -> bool:
     return os.waitpid(process, 0)[1] == signal.SIGKILL
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_killed_at_any_change_is_written_again_and_leaves_nothing(name, table, tmp_path):
     one, number, whole = table[name], 0, tmp_path / "whole" / "x"

@@ -130,6 +130,7 @@ def test_sets_are_pooled_by_random_effects():
     assert "theirs" not in text
 
 
+@pytest.mark.long
 def test_a_pair_is_flipped_by_the_feature_that_makes_its_gap():
     random = np.random.default_rng(0)
     weights = np.array([3.0, 1.0, -2.0])

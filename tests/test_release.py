@@ -37,6 +37,7 @@ def test_the_recipe_has_the_requirements_and_commands_of_the_package(package) ->
     assert RECIPE["build"]["python"]["entry_points"] == scripts
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("schema", "files"),
     [

@@ -45,15 +45,22 @@ def test_the_cases_are_the_same_on_all_days(monkeypatch: pytest.MonkeyPatch) -> 
     assert hypothesis.settings.default.derandomize
 
 
+def test_equal_values_of_parameters_are_one_value(collected: list[pytest.Function]) -> None:
+    cases = [x for x in collected if x.callspec.params.get("mode") == "XLA"]
+    assert all(("mode", "XLA") in conftest.values_of(case) for case in cases)
+
+
 def test_each_formula_meets_each_kind_of_contract(collected: list[pytest.Function]) -> None:
-    """In each file one contract that runs eagerly, and one of those in graphs."""
+    """In each file one contract that runs eagerly, and one of those that make graphs."""
     cases = []
     for item in collected:
         case = item.callspec.params.get("case")
         if "contracts" in item.path.parts and isinstance(case, Case | LinkCase):
-            is_eager = "eagerly" in item.fixturenames and not item.get_closest_marker("compiled")
+            is_compiled = item.get_closest_marker("compiled") is not None
+            is_graph = is_compiled or item.path.name == "test_modes.py"
             family = case.make.func if isinstance(case, Case) else type(case.link)
-            cases.append((item.path.name if is_eager else "in graphs", family.__name__, item))
+            if is_graph or "eagerly" in item.fixturenames:
+                cases.append(("graphs" if is_graph else item.path.name, family.__name__, item))
     assert left_out(cases) == {}
 
 

@@ -11,6 +11,7 @@ from tfrank_sel import clicks
 from tfrank_sel.clicks import interleaving
 
 
+@pytest.mark.long
 def test_a_ranker_beside_itself_wins_five_percent_of_trials_and_a_better_one_wins():
     random = np.random.default_rng(0)
     better = -np.arange(6.0)
@@ -95,6 +96,7 @@ def test_probabilities_are_those_of_the_best_unbiased_programme(num_items, noise
         assert found @ entropies == pytest.approx(-best.fun, abs=1e-8)
 
 
+@pytest.mark.long
 def test_lists_are_drawn_with_these_probabilities():
     first, second = [0, 1, 2, 3], [3, 1, 0, 2]
     lists = prefixes(first, second, 4)
@@ -137,6 +139,7 @@ def power(probable, values):
     return mean.mean() / np.sqrt(square.mean())
 
 
+@pytest.mark.long
 def test_optimised_rankers_win_five_percent_without_a_reason_and_need_fewer_sessions():
     first, second = list(range(8)), [0, 2, 1, 3, 7, 5, 6, 4]
     same = clicks.credited(first, first, seed=0)

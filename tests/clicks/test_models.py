@@ -82,7 +82,7 @@ def log_of(items, clicked):
     return clicks.Log(session * 0, items.ravel(), position, clicked.ravel(), session=session)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("model", clicks.MODELS)
 def test_the_model_of_a_log_is_named_with_the_likelihood_of_its_parameters(model):
     patterns = list(itertools.product((0, 1), repeat=SIZE))

@@ -67,7 +67,7 @@ def expected(log, **options):
     }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("correction", ["doubly_robust", "pooled"])
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_run_learns_corrected_labels_and_not_the_position(log, tmp_path, suffix, correction):
@@ -251,6 +251,7 @@ def test_rows_of_a_log_that_are_rejected_are_told_and_counted(log, tmp_path):
     assert rejected["count"] == len(letters) == sum(rejected["rules"].values()) == 7
 
 
+@pytest.mark.long
 def test_features_that_are_known_after_the_click_are_found_in_the_log(log, tmp_path):
     random, clicked = np.random.default_rng(2), log["clicked"] == 1
     count = len(clicked)

@@ -27,7 +27,7 @@ def simulated(model: str, **options: float) -> tuple[clicks.Log, dict[str, np.nd
     return clicks.Log.of(columns, session="session"), columns
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize(
     ("model", "method", "within"),
     [("pbm", "pbm", 0.03), ("cascade", "cascade", 0.02)],
@@ -211,6 +211,7 @@ def test_deep_positions_of_few_clicks_are_pooled():
     assert clicks.Log(["q"] * 2, ["a", "b"], [20, 40], [1, 0]).pools.tolist() == [0, 0]
 
 
+@pytest.mark.long
 def test_memory_is_bounded_for_lists_of_a_thousand_positions():
     random = np.random.default_rng(0)
     order = np.concatenate([random.permutation(1000) for _ in range(300)])
@@ -226,6 +227,7 @@ def test_memory_is_bounded_for_lists_of_a_thousand_positions():
     assert estimated.at(500) == pytest.approx(5.0 / 504.0, rel=0.5)
 
 
+@pytest.mark.long
 def test_pooled_positions_connect_no_item():
     """Each item of each of many queries is shown once, at up to 60 positions."""
     random = np.random.default_rng(0)

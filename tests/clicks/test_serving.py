@@ -178,6 +178,7 @@ def test_one_of_several_models_is_interleaved_as_long_as_it_has_both_versions(
         assert len(lines(log)) == before
 
 
+@pytest.mark.sample(2)
 def test_without_a_session_the_first_version_answers(ranker, log):
     assert [item.doc_id for item in ranker.rank(FEATURES, IDS)] == IDS[::-1]
     assert log.read_text() == ""
@@ -217,6 +218,7 @@ def test_dense_requests_have_scores_of_the_mixed_order_by_both_protocols(endpoin
     assert len(lines(log)) == 2
 
 
+@pytest.mark.sample(4)
 def test_what_cannot_be_mixed_is_refused(endpoint, ranker, log):
     two = {"features": np.stack([FEATURES] * 2), "mask": np.array([[True]])}
     with pytest.raises(grpc.RpcError, match=r"must have one list. Received: scores of shape .2, 7"):
@@ -242,6 +244,7 @@ def test_a_log_that_cannot_be_written_fails_no_request(base, caplog):
     assert b':lost_list_count{model_name="ranker",status="fail"} 2' in metrics
 
 
+@pytest.mark.sample(2)
 def test_a_log_that_is_moved_away_is_made_again(ranker, log):
     for number in range(3):
         ranker.rank(FEATURES, IDS, session=f"s{number}")
@@ -264,6 +267,7 @@ def test_a_line_that_was_torn_spoils_no_other(tmp_path):
     assert [sorted(json.loads(line)["items"]) for line in lines] == [["0", "1"]] * 2
 
 
+@pytest.mark.sample(2)
 def test_a_name_of_a_session_is_logged_as_it_is_or_refused(ranker, log):
     for name in LOGGED:
         ranker.rank(FEATURES, IDS, session=name)
@@ -321,7 +325,7 @@ def test_a_bad_start_is_one_line_and_status_2(base, tmp_path):
         assert message in result.stderr
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [

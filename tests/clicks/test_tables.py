@@ -82,7 +82,7 @@ DOORS = {
 NO_ID = {"nothing", "NaN"}  # of an item, which lists may lack and clicks may not
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
 @pytest.mark.parametrize("door", DOORS)
 def test_identifiers_are_those_of_read(tmp_path, door, suffix):
@@ -136,7 +136,7 @@ def numbered(command, role, path, folder):
     return invoked(clicks_app, *arguments)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize(("command", "role"), NUMBERED)
 def test_numbers_widen_or_are_refused_in_one_line(tmp_path, command, role):
     log = clicks.Log(**{x: LOG[x] for x in ("query", "item", "position", "click")})
@@ -167,7 +167,7 @@ def test_a_bad_number_is_told_with_file_row_column_and_value(tmp_path, suffix):
     assert str(error.value) == f"{path}, {told}: "
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "arrow"])
 def test_other_columns_are_features_as_in_the_log(tmp_path, suffix):
     """Of the corrected table of both roads: the same texts, numbers and proposed types."""
@@ -197,6 +197,7 @@ def test_other_columns_are_features_as_in_the_log(tmp_path, suffix):
 NAMES = {"leading zeros", "exponents", "days as text", "2^63", "2^64"}
 
 
+@pytest.mark.long
 def test_a_column_of_any_type_is_kept_or_refused_in_one_line(tmp_path):
     output, kept = tmp_path / "out.parquet", 0
     for number, column in enumerate(arrays()):
@@ -231,6 +232,7 @@ def proposed(path):
     return types.get("x"), left_out.get("x", "").partition(":")[0].partition(" in ")[0]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
 def test_text_has_any_encoding_of_utf_8_and_no_other(tmp_path, suffix):
     path = written(tmp_path, ["é", "7"], lambda row: row[1], suffix)
@@ -294,6 +296,7 @@ def test_several_files_are_one_table(tmp_path):
         invoked(clicks_app, "models", tmp_path / "*.csv")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet", "arrow"])
 def test_insights_have_the_identifiers_of_read(tmp_path, suffix):
     """Of queries and of their events, which are joined by them."""

@@ -13,7 +13,7 @@ from tfrank_sel.data import synthetic
 LABELS = [np.random.default_rng(i).integers(0, 5, 8).astype(float) for i in range(30)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("correction", clicks.CORRECTIONS)
 @pytest.mark.parametrize("model", ["pbm", "trust"])
 def test_corrected_labels_are_the_attractions_of_the_simulation(model, correction):
@@ -33,7 +33,7 @@ def test_corrected_labels_are_the_attractions_of_the_simulation(model, correctio
     assert error < 0.05 < naive_error
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("correction", ["pooled", "doubly_robust"])
 @pytest.mark.parametrize("model", ["cascade", "dcm", "dbn", "ubm"])
 def test_labels_of_sessions_are_of_the_items_that_each_user_examined(model, correction):
@@ -60,6 +60,7 @@ def test_the_pooled_label_of_a_cascade_is_that_of_the_items_read():
     np.testing.assert_allclose(made, [0.5, 1.0], rtol=0.02)  # item 1 is read by half of the users
 
 
+@pytest.mark.long
 def test_clipping_biases_a_doubly_robust_label_less():
     columns = synthetic.sessions(LABELS, 60_000, temperature=1.0, eta=1.5, seed=2)
     log = clicks.Log.of(columns)
@@ -152,6 +153,7 @@ def test_pooled_labels_are_posterior_means_and_shares_of_many_impressions(false)
         assert made.mean() == pytest.approx(truth.mean(), rel=0.05)
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("estimator", clicks.ESTIMATORS)
 def test_intervals_cover_the_value_of_another_policy(estimator):
     random = np.random.default_rng(0)
@@ -177,6 +179,7 @@ def test_intervals_cover_the_value_of_another_policy(estimator):
     assert covered >= 88
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("correction", ["ips", "doubly_robust"])
 def test_the_value_of_a_new_order_is_that_of_the_simulation(correction):
     columns = synthetic.sessions(LABELS, 40_000, temperature=1.0, seed=3)
@@ -199,7 +202,7 @@ def test_the_value_of_a_new_order_is_that_of_the_simulation(correction):
         clicks.reordered(log, propensities, truth, "pooled")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("method", ["auto", *clicks.MODELS])
 def test_the_same_order_has_the_same_value_to_the_last_digit(method):
     columns = synthetic.sessions(LABELS, 3000, temperature=1.0, seed=3)

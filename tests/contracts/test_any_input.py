@@ -83,7 +83,7 @@ def arguments(draw: st.DrawFn) -> tuple[Any, Any, Any]:
 ONE_ITEM = np.zeros(3, int), tf.ragged.constant([[0.0]] * 3), np.ones([3, 2])
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(20)
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @example(given=ONE_ITEM)
 @given(given=arguments())
@@ -109,7 +109,7 @@ def batch(case: Case) -> tuple[Array, Array]:
     return labels, rng.normal(size=(*shape, *vectors)).round(3)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(16)
 @every_loss
 def test_a_score_that_is_not_finite_makes_the_loss_of_its_list_nan(case: Case) -> None:
     labels, scores = batch(case)
@@ -145,6 +145,7 @@ def test_a_score_of_nan_is_not_lost_under_xla(loss: losses.ListwiseLoss) -> None
     np.testing.assert_array_equal(np.isnan(values), [True, False])  # the second is of padding
 
 
+@pytest.mark.sample(9)
 @every_metric
 def test_a_score_of_nan_concerns_its_list_alone_and_ranks_last(case: Case) -> None:
     labels, scores = batch(case)
@@ -160,6 +161,7 @@ def test_a_score_of_nan_concerns_its_list_alone_and_ranks_last(case: Case) -> No
             np.testing.assert_array_equal(values, last)
 
 
+@pytest.mark.sample(9)
 @every_class
 def test_no_lists_and_lists_without_items_are_zero(case: Case) -> None:
     if case in IN_BATCH:

@@ -61,7 +61,7 @@ def test_the_weight_of_a_list_is_that_of_its_items(case: Case) -> None:
     assert float(found) == pytest.approx(case.reference(*flat), rel=1e-12)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.compiled
 @pytest.mark.parametrize("case", one_per_class(CALIBRATION), ids=name_of)
 def test_a_model_reports_it_and_keeps_it(case: Case, tmp_path: pathlib.Path) -> None:

@@ -47,7 +47,7 @@ def over_counted(formula: Any, labels: Any, scores: Any, weights: Any = None) ->
     return value * len(has_items) / sum(has_items)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(9)
 @every_formula
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
 def test_an_index_is_a_one_hot_row(case: Case, dtype: str) -> None:
@@ -60,7 +60,7 @@ def test_an_index_is_a_one_hot_row(case: Case, dtype: str) -> None:
             np.testing.assert_allclose(case.make()(y_true, scores, weights), expected, rtol=1e-5)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @every_formula
 def test_an_index_of_masked_and_of_ragged_lists(case: Case) -> None:
     valid = np.array([[True] * 5, [True, True, False, True, True], [True] * 5, [False] * 5])
@@ -74,7 +74,7 @@ def test_an_index_of_masked_and_of_ragged_lists(case: Case) -> None:
     np.testing.assert_allclose(case.make()(CLASSES, ragged), expected, rtol=1e-5)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(28)
 @pytest.mark.compiled
 @pytest.mark.parametrize("make", [losses.SoftmaxLoss, losses.RGCrossLoss, metrics.NDCG])
 @pytest.mark.parametrize("jit_compile", [True, False])
@@ -111,7 +111,7 @@ def test_labels_of_unknown_width_stay_labels() -> None:
     np.testing.assert_allclose(call(grades[:, :1], SCORES[:, :1]), [3.0] * 4)  # lists of one item
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.compiled
 @pytest.mark.parametrize(("run_eagerly", "shape"), [(True, [-1]), (False, [-1]), (False, [-1, 1])])
 def test_a_classifier_trains(run_eagerly: bool, shape: list[int]) -> None:
@@ -165,7 +165,7 @@ def sequences() -> tuple[Any, Any, Any]:
     return indices, rng.normal(size=[2, 3, 5]).astype(np.float32), rng.uniform(0.5, 2.0, [2, 3, 5])
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(20)
 @every_formula
 def test_each_position_of_a_sequence_is_a_list(case: Case) -> None:
     indices, scores, weights = sequences()

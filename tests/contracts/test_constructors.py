@@ -156,6 +156,7 @@ def refused(cls: type, name: str, value: Any) -> None:
     assert "Received" in str(told.value)
 
 
+@pytest.mark.sample(4)
 @every_class
 def test_a_value_of_a_wrong_type_is_refused_by_name(cls: type) -> None:
     cls(**EXAMPLES[cls])
@@ -164,6 +165,7 @@ def test_a_value_of_a_wrong_type_is_refused_by_name(cls: type) -> None:
             refused(cls, name, value)
 
 
+@pytest.mark.sample(2)
 @every_class
 def test_a_number_out_of_the_documented_range_is_refused_by_name(cls: type) -> None:
     document = "\n".join(inspect.getdoc(base) or "" for base in cls.__mro__)
@@ -243,6 +245,7 @@ def test_a_value_that_makes_no_sense_is_refused_by_name(
         refused(cls, name, value)
 
 
+@pytest.mark.sample(8)
 @every_class
 def test_numbers_of_numpy_are_numbers(cls: type) -> None:
     defaults = {name: parameter.default for name, parameter in constructors(cls)}
@@ -256,6 +259,7 @@ def test_numbers_of_numpy_are_numbers(cls: type) -> None:
                 assert type(made) is type(value)
 
 
+@pytest.mark.sample(4)
 @every_class
 def test_an_object_is_printed_as_its_class_and_arguments(cls: type) -> None:
     name, arguments = cls.__name__, EXAMPLES[cls]
@@ -266,6 +270,7 @@ def test_an_object_is_printed_as_its_class_and_arguments(cls: type) -> None:
     assert all(re.search(rf"\b{x}=", shown) or repr(arguments[x]) not in shown for x in arguments)
 
 
+@pytest.mark.sample(4)
 @every_class
 def test_help_begins_with_a_call(cls: type) -> None:
     text = str(inspect.signature(cls))
@@ -275,6 +280,7 @@ def test_help_begins_with_a_call(cls: type) -> None:
     assert all(p.annotation is not p.empty for _, p in constructors(cls) if p.name != "kwargs")
 
 
+@pytest.mark.sample(4)
 @every_class
 def test_dir_shows_names_for_users(cls: type) -> None:
     made = cls(**EXAMPLES[cls])

@@ -50,6 +50,7 @@ def test_equals_its_reference(case: Case) -> None:
     np.testing.assert_allclose(values(case, *batch(case)), expected, rtol=1e-10)
 
 
+@pytest.mark.sample(3)
 @every_metric
 @pytest.mark.parametrize("junk", [1e30, math.inf, math.nan])
 def test_padding_of_items_and_of_subtopics_changes_nothing(case: Case, junk: float) -> None:

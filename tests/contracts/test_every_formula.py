@@ -85,7 +85,7 @@ def test_equals_its_reference(case: Case) -> None:
     np.testing.assert_allclose(per_list(case, *batch(case)), expected, rtol=1e-10, atol=1e-13)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(12)
 @every_class
 def test_ragged_equals_padded(case: Case) -> None:
     labels, scores, weights = (tf.ragged.constant([r.tolist() for r in x]) for x in lists(case))
@@ -95,6 +95,7 @@ def test_ragged_equals_padded(case: Case) -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sample(4)
 @every_formula
 def test_padding_changes_nothing(case: Case) -> None:
     def wide(x: Array, *junk: float) -> Array:
@@ -118,8 +119,8 @@ def test_padding_changes_nothing(case: Case) -> None:
     np.testing.assert_allclose(found, [expected] * len(JUNK), rtol=1e-12, atol=1e-15)
 
 
-# `tests/contracts/test_modes.py` has one of each class, in every mode
-@pytest.mark.sample(9)
+# `tests/contracts/test_modes.py` has one of each class
+@pytest.mark.long
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     "case", [x for x in FORMULAS if x not in one_per_class(FORMULAS)], ids=name_of
@@ -135,6 +136,7 @@ def test_xla_agrees(case: Case) -> None:
     np.testing.assert_allclose(compiled, formula(*args), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sample(6)
 @every_class
 def test_the_order_of_items_is_irrelevant(case: Case) -> None:
     labels, scores, weights = batch(case)
@@ -147,6 +149,7 @@ def test_the_order_of_items_is_irrelevant(case: Case) -> None:
     )
 
 
+@pytest.mark.sample(9)
 @every_class
 def test_a_list_without_items_is_zero(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -162,6 +165,7 @@ def test_a_list_without_items_is_zero(case: Case) -> None:
     np.testing.assert_allclose(values[:-1], expected, rtol=1e-12)
 
 
+@pytest.mark.sample(6)
 @every_metric
 def test_a_list_without_items_is_not_counted(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -171,6 +175,7 @@ def test_a_list_without_items_is_not_counted(case: Case) -> None:
     np.testing.assert_allclose(both.result(), case.make(dtype="float64")(labels, scores))
 
 
+@pytest.mark.sample(9)
 @every_class
 def test_a_saved_formula_is_equal(case: Case) -> None:
     saved = json.dumps(keras.saving.serialize_keras_object(case.make()))
@@ -179,7 +184,7 @@ def test_a_saved_formula_is_equal(case: Case) -> None:
     np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(12)
 @every_loss
 def test_gradient_is_finite_at_extreme_scores(case: Case) -> None:
     labels = np.array([[0.0, 1.0, 2.0, 3.0]] * 3)
@@ -199,7 +204,7 @@ def test_gradient_is_that_of_the_reference_which_holds_a_part(case: Case) -> Non
             np.testing.assert_allclose(grad[i, j], slope, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @every_slope
 def test_both_derivatives_equal_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -221,7 +226,7 @@ def test_both_derivatives_equal_finite_differences(case: Case) -> None:
     np.testing.assert_allclose(gradient, (up - down) / (2 * step), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(12)
 @every_class
 def test_any_numeric_dtype_computes_in_float32(case: Case) -> None:
     expected = case.make()([[2.0, 0.0, 1.0]], [[60.0, -1.0, 2.0]])
@@ -231,7 +236,7 @@ def test_any_numeric_dtype_computes_in_float32(case: Case) -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-6, err_msg=dtype)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(12)
 @every_class
 def test_weights_per_list_in_every_shape_agree(case: Case) -> None:
     labels, scores, _ = (x[:, :3] for x in batch(case, seed=1))  # as many lists as items
@@ -265,6 +270,7 @@ def test_weights_per_list_of_unknown_width_stay_per_list(make: Any) -> None:
     np.testing.assert_allclose(call(labels, scores, w), case.make()(labels, scores, w), rtol=1e-5)
 
 
+@pytest.mark.sample(9)
 @every_class
 def test_a_keras_mask_is_honoured(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -277,6 +283,7 @@ def test_a_keras_mask_is_honoured(case: Case) -> None:
         np.testing.assert_allclose(case.make()(labels, masked), expected, rtol=1e-6)
 
 
+@pytest.mark.sample(9)
 @every_class
 def test_a_wrong_shape_is_named(case: Case) -> None:
     with pytest.raises(ValueError, match=r"y_true.shape=\(2, 3\), y_pred.shape=\(2, 4\)"):
@@ -293,6 +300,7 @@ def test_a_wrong_shape_is_named(case: Case) -> None:
             case.make()(*inputs)
 
 
+@pytest.mark.sample(9)
 @every_class
 def test_lists_of_one_item_warn_where_items_are_compared(case: Case) -> None:
     ones = np.ones([3, 1])
@@ -304,6 +312,7 @@ def test_lists_of_one_item_warn_where_items_are_compared(case: Case) -> None:
     assert len(found) == formula.compares_items
 
 
+@pytest.mark.sample(12)
 @settings(max_examples=3)
 @given(data=st.data())
 @every_formula

@@ -54,6 +54,7 @@ def test_equals_its_reference(case: LinkCase) -> None:
         np.testing.assert_allclose(ours(tf.constant(case.points)), expected, 1e-12, 1e-15)
 
 
+@pytest.mark.sample(2)
 @every_link
 def test_potential_slope_and_inverse_belong_together(case: LinkCase) -> None:
     link, x = case.link, tf.constant(case.points)
@@ -77,6 +78,7 @@ def test_divergence_equals_its_definition(case: LinkCase) -> None:
     np.testing.assert_allclose(case.link.divergence(z, s), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sample(2)
 @every_link
 def test_gradients_of_the_divergence_are_closed_forms(case: LinkCase) -> None:
     z, s = (tf.constant(x) for x in pairs(case))
@@ -93,7 +95,7 @@ def test_gradients_of_the_divergence_are_closed_forms(case: LinkCase) -> None:
     np.testing.assert_allclose(outer.gradient(in_z, s), -link.slope(s), rtol=1e-12)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @every_link
 def test_points_near_each_other_keep_their_digits(case: LinkCase) -> None:
     s = np.float32(case.points[case.points != 0.0])
@@ -112,6 +114,7 @@ def test_points_near_each_other_keep_their_digits(case: LinkCase) -> None:
             np.testing.assert_allclose(found, expected, rtol=2e-5, err_msg=str(step))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "case",
     [x for x in LINKS if not isinstance(x.link, (links.Inverse, links.CompositeSigmoid))],
@@ -131,7 +134,7 @@ def test_an_arctan_far_from_its_shift_keeps_its_digits() -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @every_link
 @settings(max_examples=6, deadline=None)
 @given(drawn=st.lists(st.tuples(any_score, any_score), min_size=8, max_size=8))
@@ -148,6 +151,7 @@ def test_divergence_is_at_least_zero_everywhere(
     assert np.all(case.link.divergence(here, here) == 0.0)
 
 
+@pytest.mark.sample(4)
 @every_link
 def test_finite_scores_have_finite_values(case: LinkCase) -> None:
     link = case.link
@@ -205,6 +209,7 @@ def test_far_scores_have_values_at_the_ends_of_the_image(case: LinkCase) -> None
         np.testing.assert_allclose(far, image, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.sample(4)
 @every_link
 def test_nan_stays_nan(case: LinkCase) -> None:
     link, nan, inside = case.link, tf.constant([math.nan]), tf.constant([case.link.origin])
@@ -213,6 +218,7 @@ def test_nan_stays_nan(case: LinkCase) -> None:
     assert isinstance(link, links.Constant) or np.all(np.isnan(values))
 
 
+@pytest.mark.sample(4)
 @every_link
 def test_a_link_is_a_value(case: LinkCase) -> None:
     saved = json.dumps(keras.saving.serialize_keras_object(case.link))
@@ -253,6 +259,7 @@ def test_duality_holds_near_and_far(link: links.Link, inverse: links.Link) -> No
     )
 
 
+@pytest.mark.sample(4)
 @every_link
 def test_an_odd_link_is_odd_and_no_other(case: LinkCase) -> None:
     if is_everywhere(case.link):
@@ -260,6 +267,7 @@ def test_an_odd_link_is_odd_and_no_other(case: LinkCase) -> None:
         assert case.link.is_odd == np.allclose(case.link(x), -case.link(-x), rtol=1e-12)
 
 
+@pytest.mark.sample(4)
 @every_link
 def test_a_link_rises_wherever_it_says(case: LinkCase) -> None:
     x = np.sort(case.points)
@@ -364,6 +372,7 @@ def check_door(f: Callable[[tf.Tensor], tf.Tensor], parts: tuple[Array, Array, A
         np.testing.assert_allclose(gradient[:n], rise, rtol=1e-3, atol=1e-6 + rounding)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "link",

@@ -15,6 +15,7 @@ from tests.cases import (
     Array,
     Case,
     name_of,
+    one_per_class,
 )
 from tests.contracts.test_modes import with_gradient
 from tfrank_sel.losses import ListwiseLoss
@@ -59,6 +60,7 @@ def gap(case: Case, dtype: str) -> float:
     return max(float(np.max(x)) for x in gaps)
 
 
+@pytest.mark.sample(len(EVERY_LOSS) / len(one_per_class(EVERY_LOSS)))
 @pytest.mark.parametrize("case", EVERY_LOSS, ids=name_of)
 def test_a_loss_that_ignores_a_constant_keeps_its_digits(case: Case) -> None:
     ignores_level = gap(case, "float64") < 1e-8
@@ -72,6 +74,7 @@ def values(case: Case, dtype: str, level: float) -> Any:
     return case.make(dtype=dtype).evaluate(labels, scores + level).values.numpy()
 
 
+@pytest.mark.sample(len(METRICS) / len(one_per_class(METRICS)))
 @pytest.mark.parametrize("case", METRICS, ids=name_of)
 def test_a_metric_that_ignores_a_constant_keeps_its_digits(case: Case) -> None:
     if np.allclose(values(case, "float64", 0.0), values(case, "float64", FAR), rtol=1e-8):

@@ -24,7 +24,7 @@ assert json.loads(json.dumps(again)) == configs
 """
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "imports",
     [

@@ -22,6 +22,7 @@ def every(cases: list[Case]) -> Any:
     return pytest.mark.parametrize("case", one_per_class(cases), ids=name_of)
 
 
+@pytest.mark.sample(6)
 @every(METRICS + DIVERSITY + CALIBRATION)
 def test_a_list_of_weight_0_is_as_if_it_were_not_there(case: Case) -> None:
     labels, bad = case.labels(rng, (3, 5)), [0, 0, math.nan, math.inf, 1]

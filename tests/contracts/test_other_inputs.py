@@ -121,6 +121,7 @@ def test_gradients_equal_finite_differences(case: Case) -> None:
     np.testing.assert_allclose(grad.reshape(up.shape), (up - down) / 2e-5, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.sample(6)
 @every_slope
 def test_second_derivatives_equal_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -140,6 +141,7 @@ def test_second_derivatives_equal_finite_differences(case: Case) -> None:
     np.testing.assert_allclose(outer.gradient(along, z), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sample(8)
 @every_loss
 def test_gradients_are_finite_at_extreme_scores(case: Case) -> None:
     labels, scores, _ = batch(case)
@@ -149,6 +151,7 @@ def test_gradients_are_finite_at_extreme_scores(case: Case) -> None:
         assert np.all(np.isfinite(grad))
 
 
+@pytest.mark.sample(4)
 @every_loss
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_any_float_dtype_computes_in_float32(case: Case, dtype: str) -> None:
@@ -177,6 +180,7 @@ def test_ragged_equals_padded(case: Case) -> None:
             np.testing.assert_allclose(case.make()(*inputs), expected, rtol=1e-5)
 
 
+@pytest.mark.sample(3)
 @every_list
 def test_padding_changes_nothing(case: Case) -> None:
     labels, scores, weights = batch(case)

@@ -39,6 +39,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("case", "batch"), CASES)
 def test_a_saved_formula_is_equal(case: Case, batch: Callable[[Case], Any]) -> None:
     saved = json.dumps(keras.saving.serialize_keras_object(case.make()))
@@ -68,6 +69,7 @@ def test_a_subclass_keeps_what_it_passes_on(case: Case) -> None:
         Own(nothing_of_this_name=1.0, own="text")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", EVERY_LOSS + EVERY_METRIC, ids=name_of)
 def test_the_state_of_a_copy_has_no_graph_of_the_original(case: Case) -> None:
     made = case.make()

@@ -78,7 +78,7 @@ def told_by(run):
     return ""
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_column_of_any_type_is_read_or_refused_in_one_line(tmp_path, role):
     columns, read = ROLES[role], 0

@@ -42,6 +42,7 @@ BAD = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("feature", "value", "told"), BAD, ids=lambda x: str(x)[:30])
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "jsonl"])
 def test_a_value_of_another_type_refuses_its_row(tmp_path, feature, value, told, suffix):

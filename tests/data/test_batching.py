@@ -81,6 +81,7 @@ def test_the_weights_of_a_spec_are_read_from_either_layout(tmp_path):
     assert found == [[[1.0, 1.0], [2.0, 0.0]]] * 2
 
 
+@pytest.mark.long
 def test_compressed_files_are_read_by_their_names(files, tmp_path):
     compressed = []
     for file in map(pathlib.Path, files):
@@ -102,6 +103,7 @@ def test_as_many_batches_come_as_are_counted(files):
     assert counted == len(list(batches(files)))
 
 
+@pytest.mark.long
 def test_shuffling_follows_the_seed_and_differs_by_pass(files):
     shuffled = batches(files, shuffle_buffer=99, seed=1)
     first, second = lists_of(shuffled), lists_of(shuffled)
@@ -129,6 +131,7 @@ def numbers(files, **changed):
     return [int(items[0]) for items, _ in lists_of(batches(files, **settings))]
 
 
+@pytest.mark.long
 def test_several_files_come_together_in_another_order_each_pass(days):
     """With a buffer of one list, which shuffles nothing itself."""
     expected = [100 * day + number for day in range(12) for number in range(20)]
@@ -146,6 +149,7 @@ def test_several_files_come_together_in_another_order_each_pass(days):
             assert of_day == [100 * day + number for number in range(20)]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("count", [2, 4])
 def test_workers_share_shuffled_files_whatever_order_each_has(days, count):
     files = days[:3]
@@ -212,6 +216,7 @@ def test_the_items_of_the_highest_labels_are_kept_in_order(labels, list_size):
     assert kept[: len(labels)] == sorted(ranked[:list_size])
 
 
+@pytest.mark.long
 def test_items_are_shuffled_by_the_seed_before_truncation(files):
     settings = {"bucket_edges": [4], "truncation": data.head, "shuffle_items": True}
     shuffled = batches(files, **settings, seed=1)
@@ -246,7 +251,7 @@ def test_edges_are_found_in_the_data(files):
     assert found == set(expected)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("bucket_edges", [[12], [3, 12]])
 def test_each_list_is_in_one_shard(files, count, bucket_edges):

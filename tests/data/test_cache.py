@@ -88,6 +88,7 @@ def test_shuffled_batches_are_whole_and_hold_each_list(cache, batch_size):
     assert seen(cache.batches(batch_size, EDGES, seed=1)) == first
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", range(20))
 def test_other_lists_fill_the_last_batch_while_there_are_any(cache, seed):
     batches = cache.batches(7, [7], seed=seed)
@@ -98,6 +99,7 @@ def test_other_lists_fill_the_last_batch_while_there_are_any(cache, seed):
     assert sorted(counts) == [1] * 4 + [2] * 6
 
 
+@pytest.mark.sample(2)
 def test_a_first_pass_has_the_order_of_that_pass(cache):
     batches = cache.batches(2, EDGES, seed=1)
     passes = [seen(batches) for _ in range(4)]
@@ -136,6 +138,7 @@ def test_what_cannot_be_batched_is_refused(cache, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", [None, 5])
 def test_the_shards_of_a_batch_make_the_batch(cache, seed):
     whole = list(cache.batches(4, EDGES, seed=seed))

@@ -150,6 +150,7 @@ def test_lists_of_every_format_are_read_whole(folder, lists, format):
             np.testing.assert_array_equal(read[order], was[expected])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("format", [x for x in formats.FORMATS if x != "letor"])
 def test_files_without_labels_are_read_as_lists_of_zeros(folder, tmp_path, lists, format):
     is_table = issubclass(formats.FORMATS[format], formats.TableReader)
@@ -441,6 +442,7 @@ def test_rows_are_numbered_as_they_stand_in_the_file(tmp_path_factory, are_bad, 
     assert good == [number for number, is_bad in numbered if not is_bad]
 
 
+@pytest.mark.long
 def test_a_feature_that_appears_late_in_a_file_has_its_kind(tmp_path):
     def record(number, **more):
         item = {"relevance": 1.0, "doc_id": f"d{number}", "price": 2.0, **more}

@@ -66,7 +66,7 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(
     ("serialized", "is_alike"),
     [

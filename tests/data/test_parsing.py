@@ -39,6 +39,7 @@ def dense(values):
     return values.to_tensor() if isinstance(values, tf.RaggedTensor) else values
 
 
+@pytest.mark.sample(3)
 @FORMATS
 def test_eager_equals_graph_equals_tf_data(kind):
     lists = lists_of(kind, [0.5, 1.5, 2.5], [3.5], [4.5, 5.5])

@@ -98,7 +98,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("parts")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=40)
 @given(made=st.data())
@@ -118,7 +118,7 @@ def test_a_row_of_another_width_is_told_by_its_number(folder, name):
     assert rejected.number == 2
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["csv", "tsv", "jsonl"])
 @settings(max_examples=40)
 @given(made=st.data())
@@ -137,6 +137,7 @@ def test_the_rows_of_all_parts_are_those_of_the_file_in_order(folder, name, made
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=500)
 @given(rows=st.text('ab",\n\r', min_size=1, max_size=30), cut=st.integers(1, 40))
 def test_a_delimited_file_is_cut_only_where_a_row_ends(folder, rows, cut):
@@ -189,6 +190,7 @@ def test_parts_are_of_about_the_same_size_and_compressed_files_are_whole(tmp_pat
     assert formats.reader([path]).parts(path) == [Part(path)]
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6),

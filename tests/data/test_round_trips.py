@@ -129,6 +129,7 @@ def loses(one):
     return any(np.any(np.isfinite(x) & (np.abs(x.astype(float)) > 3.5e38)) for x in given)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=100, deadline=None)
 @given(spec_and_lists())

@@ -145,6 +145,7 @@ TIMES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["columns", "dicts", "arrow", "pandas", "polars", "file"])
 @pytest.mark.parametrize("name", TIMES)
 def test_the_order_is_that_of_the_times_in_any_table(

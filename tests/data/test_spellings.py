@@ -84,7 +84,7 @@ def as_stored(value):
     return value if is_number else str(value)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("feature", [Category(), Set(max_values=1), Hash()], ids=lambda x: x.type)
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_category_has_one_text_by_every_way_in(tmp_path, name, feature):
@@ -111,6 +111,7 @@ DAY_KINDS = [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns", "As
 DAY_KINDS += [pa.timestamp("us", "UTC"), pa.dictionary(pa.int8(), pa.date32())]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kinds", [*itertools.permutations(DAY_KINDS, 2)], ids=str)
 def test_dates_and_times_of_several_files_are_times(kinds):
     day = pa.array([datetime.date(2024, 1, 1), None])

@@ -54,6 +54,7 @@ def sparse_items(values):
     return found
 
 
+@pytest.mark.sample(4)
 @FORMATS
 @settings(max_examples=25, deadline=None)
 @given(st.data())
@@ -93,6 +94,7 @@ def test_arrays_and_text_may_be_given_and_names_left_out(kind):
     assert found["query"].numpy().tolist() == [b"none"]
 
 
+@pytest.mark.sample(3)
 @FORMATS
 @pytest.mark.parametrize(
     ("values", "error", "message"),

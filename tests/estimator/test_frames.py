@@ -60,6 +60,7 @@ def test_importances_stand_for_columns(ranker: Ranker) -> None:
     assert found["hour"] == found["is_new"] == found["title"] == 0.0
 
 
+@pytest.mark.long
 def test_types_are_chosen_and_columns_without_one_are_named() -> None:
     with pytest.warns(UserWarning, match="'title': its texts almost all differ"):
         ranker = Ranker(members=1, epochs=1, **QUICK).fit(X, Y, qid=QID)
@@ -67,6 +68,7 @@ def test_types_are_chosen_and_columns_without_one_are_named() -> None:
     assert found == {"price": "number", "is_new": "bool", "brand": "category", "hour": "number"}
 
 
+@pytest.mark.long
 def test_a_server_takes_the_columns_by_name(ranker: Ranker, tmp_path: pathlib.Path) -> None:
     ranker.export(tmp_path / "ranker")
     predict = tf.saved_model.load(str(tmp_path / "ranker")).signatures["predict"]

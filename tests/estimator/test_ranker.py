@@ -84,6 +84,7 @@ def test_a_model_is_traced_once_for_all_shapes(ranker: Ranker) -> None:
     assert loaded._scorer.graph.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.long
 def test_training_stops_and_keeps_the_best_epoch() -> None:
     wrong = Y_TEST.max() - Y_TEST  # which every epoch ranks worse than the one before
     ranker = Ranker(members=1, epochs=40, patience=3, **QUICK)
@@ -96,6 +97,7 @@ def test_training_stops_and_keeps_the_best_epoch() -> None:
     assert ranker.score(X_TEST, wrong, qid=QID_TEST) == pytest.approx(best, abs=1e-6)
 
 
+@pytest.mark.long
 def test_equal_seeds_train_equal_rankers_of_unequal_models_and_leave_random_numbers_alone() -> None:
     random.seed(1)
     np.random.seed(1)
@@ -113,6 +115,7 @@ def test_equal_seeds_train_equal_rankers_of_unequal_models_and_leave_random_numb
         np.testing.assert_array_equal(mine, its)
 
 
+@pytest.mark.long
 def test_lists_of_weight_zero_teach_nothing() -> None:
     wrong = Y.max() - Y  # the same lists, with the labels turned round
     twice = np.concatenate([X, X]), np.concatenate([Y, wrong])
@@ -269,6 +272,7 @@ def test_an_exported_ranker_scores_as_it_does(ranker: Ranker, tmp_path: Any) -> 
     np.testing.assert_allclose(found["scores"].numpy()[0], expected, atol=1e-6)
 
 
+@pytest.mark.long
 def test_rows_without_queries_are_one_list_with_a_warning() -> None:
     with pytest.warns(UserWarning, match=f"all {len(X)} rows are ranked as one list"):
         ranker = Ranker(members=1, epochs=1, **QUICK).fit(X, Y)
@@ -341,6 +345,7 @@ def test_at_least_one_list_is_held_out():
     assert (len(learned.sizes), len(held_out.sizes)) == (2, 1)
 
 
+@pytest.mark.long
 def test_held_out_lists_of_weight_0_are_not_measured() -> None:
     labels = np.array([[0.0, 1.0], [2.0, 0.0], [1.0, 0.0]], np.float32)
     features = np.array([[[1.0], [2.0]], [[3.0], [1.0]], [[1.0], [2.0]]], np.float32)

@@ -8,6 +8,7 @@ import pytest
 from tfrank_sel import links
 
 
+@pytest.mark.long
 def test_cosh_is_valid_up_to_its_critical_gamma_wherever_it_is_moved() -> None:
     assert links.critical_gamma(links.Cosh()) == pytest.approx(1.3252813, abs=1e-7)
     # q = scale * cosh(x), Q = sinh(x): the scale drops out of the condition
@@ -18,7 +19,7 @@ def test_cosh_is_valid_up_to_its_critical_gamma_wherever_it_is_moved() -> None:
         links.CompositeSigmoid(links.Cosh(), 1.3253)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("exponent", "gamma", "constant"),
     [
@@ -57,6 +58,7 @@ def test_an_increasing_scaling_is_always_valid() -> None:
     assert links.sigmoid_margin(links.Exp(), 1e3) == 1.0
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 1.32, 2.0])
 @pytest.mark.parametrize("offset", [-1.0, 0.0, 1.0])
 def test_the_margin_tells_whether_the_link_rises(gamma: float, offset: float) -> None:

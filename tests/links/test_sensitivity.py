@@ -15,6 +15,7 @@ Array = Any
 Function = Callable[[Array], Array]
 
 
+@pytest.mark.long
 def test_relative_sensitivities_integrate_to_1() -> None:
     at = np.arange(-4.0, 6.0, 0.125) + 0.0625
     for link in (links.Sigmoid(shift=1.0), links.SmeLU(half_width=1.5), links.Sinh(scale=0.5)):
@@ -103,6 +104,7 @@ def test_no_constant_has_a_lower_loss_than_the_best(link: links.Link) -> None:
     np.testing.assert_allclose(link(np.array([best])), np.average(link(s), weights=w), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_where_a_link_is_flat_the_best_constant_is_the_nearest_to_the_mean() -> None:
     flat = links.SmeLU(half_width=1.0)
     assert links.constant_predictor(flat, [-5.0, -3.0, -1.0]) == -3.0  # all are best

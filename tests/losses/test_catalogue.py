@@ -65,7 +65,7 @@ def stepped(loss: Any, y: Any, p: tf.Tensor, items: Any, weights: Any, mode: str
     return [np.asarray(tf.convert_to_tensor(x)) for x in step(p)]
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda x: x.name)
 @pytest.mark.parametrize("is_weighted", [False, True])

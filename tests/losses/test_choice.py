@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("eagerly")
 every_wish = pytest.mark.parametrize("wanted", get_args(Wanted))
 
 
+@pytest.mark.sample(3)
 @every_wish
 @pytest.mark.parametrize(("at", "width"), [(0.0, 3.0), (2.5, 0.25), (-100.0, 40.0)])
 @pytest.mark.parametrize("ranking", [True, False])
@@ -116,6 +117,7 @@ of_every_kind = pytest.mark.parametrize("kind", ["tail", "short", "grades"])
 either = pytest.mark.parametrize("ranking", [True, False])
 
 
+@pytest.mark.sample(6)
 @of_every_kind
 @either
 @pytest.mark.parametrize("wanted", ["high_score", "low_score", "clip_low"])
@@ -255,7 +257,7 @@ def _distributions() -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("wanted", [x for x in get_args(Wanted) if "score" not in x])
 @pytest.mark.parametrize("ranking", [True, False])
 def test_defaults_fit_usual_scores_or_the_error_names_what_does(
@@ -272,6 +274,7 @@ def test_defaults_fit_usual_scores_or_the_error_names_what_does(
         assert choice.verdict.status != "invalid", name
 
 
+@pytest.mark.long
 @given(
     kind=st.sampled_from(sorted(_distributions())),
     factor=st.floats(-6.0, 6.0),
@@ -332,6 +335,7 @@ def fitted(loss: Any, features: np.ndarray, scores: np.ndarray, unit: np.ndarray
     return np.append(deviation * done.x, mean)
 
 
+@pytest.mark.long
 @given(
     kind=st.sampled_from(sorted(_distributions())),
     wanted=st.sampled_from(choice_of_loss.ENDS),

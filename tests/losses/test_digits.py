@@ -24,6 +24,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("case", CASES)
 def test_losses_keep_their_digits_in_float32(case: dict[str, Any]) -> None:

@@ -58,6 +58,7 @@ def test_a_base_weight_of_two_is_a_second_item_without_gain(make):
     assert twice == pytest.approx(items, rel=1e-14)
 
 
+@pytest.mark.long
 def test_every_sample_of_negatives_together_has_the_gradient_of_the_whole_list():
     """Each pair of items, of which each stands for n / 2: their mean gradient is the list's."""
     n, logits = 6, np.linspace(-1.0, 1.0, 6)
@@ -155,6 +156,7 @@ def best_scores(make, gains, chances, base, **arguments):
     return found
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("make", [losses.RG2Loss, losses.RGCrossLoss])
 @pytest.mark.parametrize(
     ("gains", "alpha"), [([3.0, 1.0, 2.0, 1.0], 0.0), ([1.0, 1.0, 1.0, 1.0], 1.0)]
@@ -166,6 +168,7 @@ def test_the_best_scores_sort_by_expected_gain(make, gains, alpha):
     np.testing.assert_array_equal(np.argsort(found), np.argsort(expected))
 
 
+@pytest.mark.long
 def test_an_anchor_of_graded_gains_and_base_weights_change_the_order():
     gains, chances = [3.0, 1.0, 1.0, 1.0], [0.1, 0.29, 0.1, 0.1]  # the first gains most: 0.3
     anchored = best_scores(losses.RG2Loss, gains, chances, np.ones(4), alpha=1.0)

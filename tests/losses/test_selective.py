@@ -51,7 +51,7 @@ def gradient(loss: Any, s: Any, z: Any, dtype: str = "float64") -> Any:
     return tape.gradient(value, z).numpy()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @every_scaling
 def test_a_loss_is_convex_at_least_zero_and_zero_where_it_should_be(scaling: links.Link) -> None:
     s, a, b = map(many_lists, range(3))
@@ -81,6 +81,7 @@ def test_the_standard_softmax_does_not_see_a_shift() -> None:
     np.testing.assert_allclose(loss(s, s + 64.0), 0.0, atol=1e-12)
 
 
+@pytest.mark.sample(3)
 @every_scaling
 def test_one_class_of_composite_softmax_is_the_scalings_own_loss(scaling: links.Link) -> None:
     s, z = np.array([[0.5]]), np.array([[2.0]])
@@ -90,6 +91,7 @@ def test_one_class_of_composite_softmax_is_the_scalings_own_loss(scaling: links.
     np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
+@pytest.mark.sample(3)
 @every_scaling
 def test_composite_sigmoid_is_composite_softmax_beside_a_class_that_stays_zero(
     scaling: links.Link,
@@ -134,6 +136,7 @@ def test_predictions_outside_the_domain_are_nan_unless_the_link_is_capped() -> N
     assert gradient(capped, s, z, "float32")[0, 1] > 0.0
 
 
+@pytest.mark.long
 def test_a_label_map_makes_scores_of_grades_and_padding_of_what_is_below_0() -> None:
     grades, z = np.array([[4.0, 0.0, 2.0, -1.0]]), np.array([[1.0, -2.0, 0.5, 7.0]])
     mapped = np.array([[3.0, -3.0, 0.0, math.nan]])
@@ -233,6 +236,7 @@ def test_a_sigmoid_that_underflows_times_a_large_score_is_not_lost() -> None:
     np.testing.assert_allclose(loss([[5.25]], [[62.75]]), 3.70569648e-15, rtol=2e-5)
 
 
+@pytest.mark.long
 def test_an_item_with_nearly_all_the_probability_moves_by_that_of_the_others() -> None:
     s, z = np.array([12.0, 0.0, 0.0, 0.0, 0.0]), np.float32([12.0, 11.687, 0.0, 0.0, 0.0])
     q, rise = (

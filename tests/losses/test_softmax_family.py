@@ -110,6 +110,7 @@ def test_the_optimum_of_the_pairwise_loss_is_the_label(scale: float, weights: An
     np.testing.assert_allclose(loss.probabilities(scores), expected)
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_the_pairwise_loss_never_holds_all_pairs() -> None:
     x = tf.constant(RNG.normal(size=(2, 7, 5)), tf.float32)
@@ -156,7 +157,7 @@ def test_few_powers_equal_a_discount_and_its_steps(discount) -> None:
     assert soft_ranks.powers_of(lambda r: tf.where(r <= 9.0, 1.0 / r, 0.0), 120) is None
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("sigma", [0.05, 1.0])
 def test_the_gradient_of_soft_rank_is_stable_for_long_lists(sigma: float) -> None:
     labels, scores = RNG.integers(0, 3, (1, 200)), RNG.normal(size=(1, 200)).round(2)
@@ -192,6 +193,7 @@ def test_lists_of_200_items_train(loss: losses.ListwiseLoss) -> None:
     assert history["map"][-1] > 0.8
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 10.0])
 def test_direct_losses_enclose_the_average_precision(epsilon: float) -> None:
     labels, scores = RNG.integers(0, 2, (200, 9)), RNG.normal(size=(200, 9))
@@ -271,6 +273,7 @@ def test_another_number_of_classes_than_of_weights_is_refused() -> None:
         loss(np.zeros([1, 4, 3]), np.zeros([1, 4, 3]))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("list_size", [0, 3, 40])
 def test_soft_rank_is_the_same_if_the_graph_does_not_know_the_list_size(list_size: int) -> None:
     labels, scores = RNG.integers(0, 4, (3, list_size)), RNG.normal(size=(3, list_size))

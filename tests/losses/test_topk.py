@@ -24,6 +24,7 @@ def loss_and_gradient(loss, labels, scores, dtype: str = "float32") -> tuple:
     return float(value), tape.gradient(value, scores).numpy()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("make", [losses.SmoothTopKLoss, losses.TopKHingeLoss])
 @pytest.mark.parametrize(
     "form", [losses.mean_over_relevant, losses.hit_at_k, losses.recall_structured]
@@ -35,6 +36,7 @@ def test_classes_equal_their_one_hot_rows(make, form) -> None:
         np.testing.assert_allclose(make(3, form=form)(labels, scores), expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_classes_are_weighed_and_masked_as_one_hot_rows_are() -> None:
     scores, label = tf.constant(RNG.normal(size=[3, 9]), tf.float32), RNG.integers(0, 9, 3)
     one_hot, loss = tf.one_hot(label, 9), losses.SmoothTopKLoss(3, reduction="none")
@@ -76,6 +78,7 @@ def test_two_items_have_a_gradient_of_the_hinge() -> None:
     assert np.all(np.count_nonzero(tape.gradient(loss, scores), axis=1) == 2)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("k", [1, 2, 5, 49])
 def test_the_loss_lies_between_its_bounds(k: int) -> None:
     scores, label, tau = RNG.normal(size=[200, 50]) * 2.0, RNG.integers(0, 50, 200), 0.5
@@ -110,6 +113,7 @@ def test_lists_of_up_to_k_items_are_zero_with_a_warning(make) -> None:
         assert make(3)(np.array([0, 3]), scores) > 0.0
 
 
+@pytest.mark.long
 def test_fewer_than_k_finite_competitors_are_zero() -> None:
     scores = [[1.0, -math.inf, 2.0, -math.inf, 3.0]]
     for labels in (np.array([0]), np.array([[1.0, 0.0, 0.0, 0.0, 0.0]])):
@@ -125,6 +129,7 @@ def test_a_list_without_a_relevant_class_is_zero() -> None:
     np.testing.assert_array_equal(values > 0.0, [False, True, False])
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("tau", [1e-3, 0.1, 1.0])
 @pytest.mark.parametrize("k", [1, 5, 30])
 def test_gradient_sums_to_zero_and_pulls_up_the_label_alone(k: int, tau: float) -> None:
@@ -148,7 +153,7 @@ def test_shifts_change_nothing_and_scales_scale() -> None:
     np.testing.assert_allclose(scaled, 2.0 * loss, rtol=1e-6)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_scores_are_computed_in_float32(dtype: str) -> None:
     scores = tf.cast(RNG.normal(size=[3, 3000]) * 100.0, dtype)
@@ -163,7 +168,7 @@ def test_another_number_of_classes_than_of_lists_is_named() -> None:
         losses.SmoothTopKLoss(2)(np.zeros(3), np.zeros([2, 4]))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.compiled
 @pytest.mark.parametrize("jit_compile", [pytest.param(True, marks=pytest.mark.long), False])
 def test_tau_anneals_without_another_compilation(jit_compile: bool, monkeypatch) -> None:
@@ -188,6 +193,19 @@ def test_tau_anneals_without_another_compilation(jit_compile: bool, monkeypatch)
     tf.config.run_functions_eagerly(True)
     same = losses.SmoothTopKLoss(3, tau=1.0)
     np.testing.assert_allclose(found, same(y, model(x)), rtol=1e-6)
+
+
+def test_tau_follows_the_schedule_and_the_configuration_stays() -> None:
+    x, y = np.random.default_rng(1).normal(size=[4, 3]), np.array([5, 0, 2, 1])
+    loss = losses.SmoothTopKLoss(3, tau=5.0)
+    model = keras.Sequential([keras.layers.Dense(6)])
+    model.compile("sgd", loss)
+    anneal = AnnealTau(loss, keras.optimizers.schedules.ExponentialDecay(1.0, 1, 0.5))
+    seen = model.fit(x, y, batch_size=2, epochs=2, verbose=0, callbacks=[anneal])
+    np.testing.assert_allclose(seen.history["tau"], [2.0**-1, 2.0**-3])
+    assert loss.get_config()["tau"] == 5.0
+    same = losses.SmoothTopKLoss(3, tau=2.0**-3)
+    np.testing.assert_allclose(loss(y, model(x)), same(y, model(x)), rtol=1e-6)
 
 
 def test_a_schedule_to_zero_is_refused() -> None:
@@ -221,6 +239,7 @@ def test_an_item_with_score_minus_infinity_has_no_part_in_a_cross_entropy() -> N
     assert not np.any(gradient[0, [1, 4]])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "loss",
     [

@@ -30,6 +30,7 @@ AVERAGED = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("k", [None, 1, 2, 4])
 @pytest.mark.parametrize(("make", "formula"), AVERAGED, ids=lambda x: getattr(x, "__name__", ""))
 def test_averaged_ties_equal_the_mean_over_all_orders(make, formula, k):
@@ -59,6 +60,7 @@ def test_reversed_ties_are_those_of_the_reversed_list():
         )
 
 
+@pytest.mark.long
 def test_shuffled_ties_depend_on_seed_and_scores_alone():
     size = 40
     labels, scores = np.zeros([1, size]), np.ones([1, size])
@@ -123,6 +125,7 @@ def test_weights_by_relevance_do_not_depend_on_the_batch():
     np.testing.assert_allclose(apart.result(), together.result(), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_the_presets_make_metrics_of_distinct_names():
     for preset, name in ((metrics.trec_eval(), "map"), (metrics.tfr(), "metric/map")):
         found = metrics.Evaluator(preset)([[0.0, 1.0]], [[1.0, 2.0]])

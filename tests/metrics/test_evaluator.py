@@ -43,6 +43,7 @@ def all_metrics() -> list[metrics.ListwiseMetric]:
     ]
 
 
+@pytest.mark.long
 def test_together_metrics_are_as_alone() -> None:
     evaluator = metrics.Evaluator(all_metrics())
     together = evaluator(Y_TRUE, Y_PRED, WEIGHTS)
@@ -79,6 +80,7 @@ def test_metrics_that_rank_alike_share_one_sort(monkeypatch: pytest.MonkeyPatch)
         assert collections.Counter(depths) == expected
 
 
+@pytest.mark.long
 def test_xla_sorts_once_for_the_ideal_ranking_of_all_cutoffs() -> None:
     cut = [metrics.NDCG(k, name=f"ndcg@{k}") for k in (1, 5, 10)]
     [group] = metrics.Evaluator(cut)._groups
@@ -113,6 +115,7 @@ def test_the_state_is_left_alone() -> None:
     assert float(mrr.result()) == 0.0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", METRICS, ids=name_of)
 def test_weights_of_lists_are_theirs_or_zero(case: Case) -> None:
     tf.config.run_functions_eagerly(True)

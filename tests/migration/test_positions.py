@@ -18,7 +18,7 @@ NAMES = [f"{module}.{x}".lstrip(".") for module, own in TABLE["names"].items() f
 POSITIONS: list[str] = TABLE["positions"]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("form", ["dotted", "from"])
 def test_each_name_is_rewritten_or_marked_in_each_position(position: str, form: str) -> None:
@@ -46,6 +46,7 @@ def test_each_name_is_rewritten_or_marked_in_each_position(position: str, form: 
         assert rewriting.rewrite(code) == code
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_advice_for_each_name_is_that_of_its_module_at_least(name: str) -> None:
     if rewriting.counterpart(name) is None and name not in (
@@ -75,6 +76,7 @@ def test_an_import_that_cannot_be_replaced_stays_and_is_marked(code: str) -> Non
     assert len(lines) > len(code.splitlines())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("loss", [x for x in names.LOSSES if x != "get"])
 @pytest.mark.parametrize("version", ["", "lambda_weight=None, ragged=True, "])
 def test_what_is_rewritten_runs(loss: str, version: str) -> None:

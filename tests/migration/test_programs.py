@@ -23,7 +23,7 @@ def assert_is_recorded(name: str, found: dict[str, Any]) -> None:
     assert found["best"] == expected["best"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 def test_the_migrated_program_has_the_curve_of_the_original(name: str) -> None:
     assert_is_recorded(name, programs.run(programs.migrated(name)))
 

@@ -21,6 +21,7 @@ LOSSES = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda x: x.name)
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
 def test_a_candidate_that_is_left_out_is_padding(loss: losses.ListwiseLoss, policy: str) -> None:
@@ -59,6 +60,7 @@ def test_a_search_has_at_most_all_candidates(make: type) -> None:
     assert [float(x) for x in share.result()] == [1.0, 1.0]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.compiled
 @pytest.mark.parametrize("make", [SEARCH.BruteForce, SEARCH.Streaming])
 def test_a_traced_search_uses_the_candidates_of_today(make: type, tmp_path: pathlib.Path) -> None:

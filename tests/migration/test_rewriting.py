@@ -138,6 +138,7 @@ def test_a_class_of_tensorflow_recommenders_can_be_a_base_and_others_are_marked(
     assert lines[3] == "tfrs.layers.blocks.MLP"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", names.BY_HAND)
 def test_the_guide_says_what_to_do_by_hand(name: str) -> None:
     [row] = [x for x in GUIDE.read_text().splitlines() if f" | {names.BY_HAND[name]} |" in x]
@@ -181,6 +182,7 @@ def test_the_command_names_a_file_that_it_cannot_rewrite(
     assert f"Cannot rewrite {file}: " in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_file_that_finds_no_room_is_as_it_was(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "train.py"
     before = HEAD + "loss = tfr.keras.losses.ApproxNDCGLoss()\n" + "x = 1\n" * 2000

@@ -35,6 +35,7 @@ def with_holes(features: Any) -> Any:
     return np.where(RANDOM.random(features.shape) < 0.3, np.nan, features).astype(np.float32)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("missing_in_training", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("leaves", [7, 32, 100])  # a part of a tree has up to 32
@@ -123,6 +124,7 @@ def test_other_features_are_refused() -> None:
         models.BoostedTrees.from_lightgbm(trained(trees=1))(FEATURES[..., :2])
 
 
+@pytest.mark.long
 def test_a_saved_model_holds_the_trees(tmp_path: pathlib.Path) -> None:
     booster = trained()
     model = models.BoostedTrees.from_lightgbm(booster)
@@ -144,6 +146,7 @@ def test_an_infinite_threshold_parts_only_what_is_missing() -> None:
     np.testing.assert_allclose(found, of_lightgbm(booster, far), atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrap", ["alone", "prepared", "ensemble", "recalibrated"])
 def test_features_and_scores_keep_their_digits_under_mixed_precision(wrap: str) -> None:
     large = FEATURES * np.float32(1e5)  # float16 ends at 65504

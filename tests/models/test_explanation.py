@@ -46,7 +46,7 @@ def test_two_interacting_features_are_exact():
     assert np.all(found.errors[0] < 1e-5)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("within_list", [False, True])
 def test_any_network_is_within_its_errors(within_list):
     keras.utils.set_random_seed(0)
@@ -68,6 +68,7 @@ def test_any_network_is_within_its_errors(within_list):
     assert np.mean(gaps) < 0.2 * np.mean(np.abs(expected))
 
 
+@pytest.mark.long
 def test_texts_of_items_and_equal_features():
     features = {"price": Number(missing="mean"), "brand": Category(encoding="one_hot")}
     preparation = models.Preparation(
@@ -95,6 +96,7 @@ def test_texts_of_items_and_equal_features():
         models.explain(model, inputs, 0, 1, pairs=1)
 
 
+@pytest.mark.long
 def test_long_lists_are_scored_in_parts(monkeypatch):
     keras.utils.set_random_seed(0)
     model = models.ListScorer([0.0] * 5, [1.0] * 5)

@@ -72,7 +72,7 @@ def test_a_saved_model_scores_the_same(num_heads, tmp_path):
     np.testing.assert_allclose(loaded(given_inputs), scores, rtol=1e-6)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize("jit_compile", [pytest.param(True, marks=pytest.mark.long), False])
 def test_it_learns_what_no_item_tells_alone(jit_compile):
     keras.utils.set_random_seed(1)

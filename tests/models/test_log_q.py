@@ -32,6 +32,7 @@ def estimates(layer, batches):
     return run(tf.constant(batches)).numpy()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", [{"temperature": 0.1}, {"num_hashes": 3}])
 def test_estimates_converge_to_the_frequencies_of_the_stream(options):
     batches, expected = stream(3000)
@@ -39,6 +40,7 @@ def test_estimates_converge_to_the_frequencies_of_the_stream(options):
     np.testing.assert_allclose(np.log(found), np.log(expected), atol=0.3)
 
 
+@pytest.mark.long
 def test_collisions_make_items_look_more_frequent_and_more_hashes_undo_them():
     batches, expected = stream(2000)
     errors = [
@@ -49,6 +51,7 @@ def test_collisions_make_items_look_more_frequent_and_more_hashes_undo_them():
     assert np.abs(errors[1]).max() < 0.7 * np.abs(errors[0]).max()
 
 
+@pytest.mark.long
 def test_a_large_alpha_follows_a_drift():
     layer = models.LogQCorrection(2, alpha=0.5)
     batches = [[0]] * 50 + [[1]] * 5 + [[0], [1]] * 20
@@ -81,6 +84,7 @@ def test_the_loss_is_that_of_its_own_log_q():
         np.testing.assert_allclose(plain(items, corrected), known(items, similarities), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_estimates_keep_their_digits_under_mixed_precision():
     batches, _ = stream(100)
     layer = models.LogQCorrection(NUM_ITEMS, dtype="mixed_bfloat16")
@@ -105,7 +109,7 @@ def two_tower():
     return keras.Model({"user": user, "item": item}, corrected)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_it_trains_and_is_saved_with_the_model(jit_compile, tmp_path):
     keras.utils.set_random_seed(0)

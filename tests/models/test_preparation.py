@@ -36,7 +36,7 @@ def test_no_bit_depends_on_padding_or_on_other_lists(within):
             np.testing.assert_array_equal(alone[:size], together[row, :size])
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "make",
     [
@@ -56,6 +56,7 @@ def test_the_trained_network_scores_prepared_lists_as_the_model_scores_raw_ones(
     np.testing.assert_array_equal(model.network(prepared), model(raw))
 
 
+@pytest.mark.long
 def test_places_are_the_same_counted_and_sorted(monkeypatch):
     raw, found = lists(slice(None), 150), []
     for longest, device in ((0, "CPU"), (1000, "CPU"), (1000, "GPU")):

@@ -120,6 +120,7 @@ def test_in_batches_is_as_in_one() -> None:
     assert one.slope == pytest.approx(other.slope)
 
 
+@pytest.mark.long
 def test_it_is_saved_and_exported(tmp_path: pathlib.Path) -> None:
     features = RNG.normal(size=[32, 5, 3]).astype("float32")
     labels = (features[..., 0] > 0.5).astype("float32")

@@ -40,6 +40,7 @@ def test_a_saved_model_scores_the_same(tmp_path):
     assert loaded.get_config()["dropout"] == 0.5
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_it_trains(jit_compile):
     keras.utils.set_random_seed(1)

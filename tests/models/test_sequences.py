@@ -24,6 +24,7 @@ def made(num_items: int = NUM_ITEMS, **options: Any) -> models.SequenceEncoder:
 HISTORY = np.array([[3, 9, 4, 9], [1, 2, 5, 6]])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_later_item_changes_no_earlier_state(jit_compile: bool) -> None:
     run = tf.function(made(), jit_compile=jit_compile, autograph=False)
@@ -36,6 +37,7 @@ def test_a_later_item_changes_no_earlier_state(jit_compile: bool) -> None:
         assert np.all(np.any(others[:, place] != states[:, place], axis=-1))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
 def test_padding_anywhere_changes_no_state(policy: str) -> None:
     encoder = made(dtype=policy)
@@ -51,7 +53,7 @@ def test_padding_anywhere_changes_no_state(policy: str) -> None:
         np.testing.assert_array_equal(found._keras_mask, padded > 0)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("loss", "tied"), [(losses.SoftmaxLoss(), True), (losses.RGCrossLoss(1.0), False)]
 )
@@ -82,7 +84,7 @@ def test_learns_a_cycle_and_is_saved(
     np.testing.assert_array_equal(loaded(inputs[:8]), encoder(inputs[:8]))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("at_once", [3, 40, 1 << 16])
 @pytest.mark.parametrize("k", [3, 96])
 def test_best_are_those_of_all_logits_without_seen_items(
@@ -112,6 +114,7 @@ def test_best_are_those_of_all_logits_without_seen_items(
                 np.testing.assert_array_equal(got[:left], np.arange(1, left + 1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("items", [0, 3, 93])
 def test_of_no_state_or_item_nothing_is_best(items: int) -> None:
     vectors = tf.ones([1 + items, 2])
@@ -134,6 +137,7 @@ def test_the_catalogue_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pads
 
 
+@pytest.mark.long
 def test_the_export_answers_ids_as_the_model(tmp_path: pathlib.Path) -> None:
     ids = ["7", "007", *(f"é{i}" for i in range(NUM_ITEMS - 2))]
     encoder = made()
@@ -158,6 +162,7 @@ def test_histories_may_be_ragged() -> None:
     np.testing.assert_array_equal(scores, expected[1])
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="`num_heads` must divide `num_factors`"):
         models.SequenceEncoder(3, 4, num_heads=3)

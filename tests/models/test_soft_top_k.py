@@ -23,7 +23,7 @@ EXPECTED[0, [0, 2, 3, 4]] = reference.memberships([3.0, 2.0, 1.0, 0.0], 1.0)
 ANY = [None, None]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize(("jit_compile", "shape"), [(None, None), (False, ANY), (True, [3, 5])])
 def test_minus_infinity_is_absent_and_has_no_gradient(jit_compile: Any, shape: Any) -> None:
     layer = models.SoftTopK(1.0)
@@ -62,7 +62,7 @@ def test_memberships_are_exact_under_mixed_precision(policy: str) -> None:
     np.testing.assert_allclose(found.numpy().sum(axis=1), 5.0, rtol=1e-6)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_a_network_with_the_layer_trains_and_is_saved(policy: str, tmp_path: pathlib.Path) -> None:
     features = np.random.default_rng(0).normal(size=[8, 6, 2]).astype("float32")
@@ -85,6 +85,7 @@ TENSORS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scores", "mask", "message"), TENSORS.values(), ids=list(TENSORS))
 def test_other_shapes_are_refused(scores: Any, mask: Any, message: str) -> None:
     layer = models.SoftTopK(1.0)

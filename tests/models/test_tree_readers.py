@@ -74,6 +74,7 @@ def read(booster: Any) -> models.BoostedTrees:
     return models.BoostedTrees.from_lightgbm(booster)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("make", BOOSTERS.values(), ids=list(BOOSTERS))
 def test_scores_are_those_of_the_library(make: Any, tmp_path: pathlib.Path) -> None:
     booster = make()

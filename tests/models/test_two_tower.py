@@ -19,7 +19,7 @@ def test_scores_are_inner_products():
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_it_trains_and_loads(jit_compile, tmp_path):
     keras.utils.set_random_seed(0)

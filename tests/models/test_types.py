@@ -130,7 +130,7 @@ def test_a_model_of_all_types_is_saved_with_its_vocabularies(tmp_path):
     assert loaded.preparation.get_config() == model.preparation.get_config()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize(("jit_compile", "policy"), [(False, "float32"), (True, "mixed_bfloat16")])
 def test_a_network_learns_what_a_category_is_worth(jit_compile, policy):
     kinds = {"x": types.Number(), "brand": types.Category(), "tags": types.Set(max_values=2)}

@@ -63,6 +63,7 @@ def prepared(preparation, **options):
     return model
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "options",
     [

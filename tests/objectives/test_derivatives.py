@@ -123,7 +123,7 @@ def test_weights_per_list_multiply_the_lists() -> None:
         np.testing.assert_allclose(found, np.repeat(of_lists, SIZES) * one, rtol=1e-6)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.compiled
 @pytest.mark.parametrize("loss", [losses.RGCrossLoss(), losses.LambdaLoss()])
 def test_lists_may_come_in_any_order(loss: losses.ListwiseLoss) -> None:
@@ -140,6 +140,7 @@ def test_lists_may_come_in_any_order(loss: losses.ListwiseLoss) -> None:
         np.testing.assert_allclose(x[moved], y, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.long
 def test_large_sets_are_computed_in_chunks() -> None:
     sizes = np.full(2 * ITEMS_AT_A_TIME // 50, 50)
     random = np.random.default_rng(2)
@@ -155,6 +156,7 @@ def test_large_sets_are_computed_in_chunks() -> None:
     np.testing.assert_allclose(gradient[some], alone, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_probes_estimate_without_bias() -> None:
     random = np.random.default_rng(3)
@@ -169,6 +171,7 @@ def test_probes_estimate_without_bias() -> None:
     np.testing.assert_allclose(np.mean(found, axis=0), exact, rtol=0.15)
 
 
+@pytest.mark.long
 @pytest.mark.compiled
 def test_the_same_call_gives_the_same_result() -> None:
     labels, scores, weights = sample()
@@ -244,6 +247,7 @@ def test_arguments_that_do_not_fit_are_told(arguments: dict[str, Any], message: 
         derivatives(**{"labels": [1.0, 0.0, 0.0], "scores": [0.0] * 3, **arguments})
 
 
+@pytest.mark.long
 def test_lambda_weights_sort_and_return_each_item_its_own() -> None:
     labels, scores, weights = sample(4)
     loss = losses.PairwiseLogisticLoss(lambdas.NDCGLambdaWeight(), dtype="float64")

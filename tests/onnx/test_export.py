@@ -30,7 +30,7 @@ def run(tmp_path):
     return runner
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_equal_those_of_the_model(kind, run) -> None:
     random = np.random.default_rng(1)

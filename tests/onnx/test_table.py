@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.long
 def test_the_table_of_onnx_has_small_differences():
     pytest.importorskip("onnxruntime")
     from benchmarks.quality import engines

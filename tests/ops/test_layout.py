@@ -56,7 +56,7 @@ def test_both_layouts_agree(name: str) -> None:
         np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=atol)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_layout_for_a_gpu_has_no_loop(name: str) -> None:

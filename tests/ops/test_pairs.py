@@ -54,6 +54,7 @@ def sums_and_gradient(pairing: str, items: Items) -> tuple[tf.Tensor, tf.Tensor]
     return costs, tape.gradient(costs, items.scores)
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("size", [0, 1, 5, 63, 64, 65, 67, 130])
 @pytest.mark.parametrize("at_a_time", [2**24, 20_000, 1])
 def test_each_pair_counts_once(
@@ -67,7 +68,7 @@ def test_each_pair_counts_once(
         np.testing.assert_allclose(actual, wanted, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 def test_lists_of_unknown_size_are_summed_alike(
     pairing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ def test_ranks_are_those_of_the_definition(scores, scale: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=3e-7)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("spread", [0.0, 0.01, 1.0, 100.0])
 @pytest.mark.parametrize("list_size", [0, 1, 2, 3, 64, 65, 300])
 def test_gradients_are_those_of_all_pairs(list_size: int, spread: float) -> None:
@@ -58,7 +59,7 @@ def test_gradients_are_those_of_all_pairs(list_size: int, spread: float) -> None
     np.testing.assert_allclose(gradient, expected_gradient, atol=1e-11)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["graph", "xla"])
 @pytest.mark.parametrize("shape", [[None, None], [3, 100]])
 def test_modes_agree(mode: str, shape: list[int | None]) -> None:

@@ -18,16 +18,16 @@ def memberships(scores, k: float, mask=None) -> np.ndarray:
     return soft_topk.memberships(scores, k, mask).numpy()
 
 
-@given(
-    st.sampled_from([1, 5, 12]).flatmap(
-        lambda size: st.lists(st.floats(-1e4, 1e4, width=32), min_size=size, max_size=size)
-    ),
-    st.floats(0.25, 13.0, width=32),
-    st.sampled_from([1.0, 1e-3, 0.0]),
-)
-@settings(max_examples=60)
-def test_memberships_are_those_of_the_definition(scores, k: float, scale: float) -> None:
-    scores = np.float32(scores) * np.float32(scale)
+@pytest.mark.parametrize("size", [1, 5, 12])
+@pytest.mark.sample(3)
+@given(st.data(), st.floats(0.25, 13.0, width=32), st.sampled_from([1.0, 1e-3, 0.0]))
+@settings(max_examples=20)
+def test_memberships_are_those_of_the_definition(
+    size: int, data: st.DataObject, k: float, scale: float
+) -> None:
+    numbers = st.floats(-1e4, 1e4, width=32)
+    scores = np.float32(data.draw(st.lists(numbers, min_size=size, max_size=size)))
+    scores = scores * np.float32(scale)
     found = memberships([scores], k)[0]
     np.testing.assert_allclose(found, reference.memberships(scores.tolist(), k), atol=3e-7)
 
@@ -43,6 +43,7 @@ def test_memberships_of_long_lists_sum_up_to_k(k: float) -> None:
         assert np.all((found >= 0.0) & (found <= 1.0))
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("spread", [0.0, 1e-3, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize("k", [0.3, 1, 5.5])
 def test_long_lists_have_the_same_memberships_by_their_best_items(
@@ -74,7 +75,7 @@ def test_long_lists_have_the_same_memberships_by_their_best_items(
         np.testing.assert_allclose(values, found[False, "float64"], rtol=rtol, atol=rtol)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("k", [0.3, 1, 5.5, 25, 49])
 def test_float32_has_six_digits_at_any_spread_of_scores(k: float) -> None:
     rows = [
@@ -109,7 +110,7 @@ def test_logarithms_keep_the_digits_of_tiny_memberships() -> None:
     np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_gradients_of_first_and_second_order_are_exact(jit_compile: bool) -> None:
     scores = RNG.normal(size=[3, 40])

@@ -80,6 +80,7 @@ def test_gradient_of_logarithms_is_the_chance_of_being_sampled() -> None:
     np.testing.assert_allclose(np.sum(chances), 3.0)
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(st.data())
 def test_soft_kth_equals_its_plain_form(data: st.DataObject) -> None:

@@ -109,6 +109,7 @@ def test_curves_equal_the_metrics_of_each_query(split, lists, tmp_path, gain):
     assert again.figures() == json.loads(json.dumps(found.figures()))
 
 
+@pytest.mark.long
 def test_beam_finds_the_same(split, evaluated, tmp_path):
     pipeline = beams.pipeline(beams.pipeline_options())
     found = evaluation.evaluate(label, noise, split, str(tmp_path), seed=1, pipeline=pipeline)

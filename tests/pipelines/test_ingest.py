@@ -62,7 +62,7 @@ def read(layout, done):
     }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_gives_the_same_lists_in_the_same_splits(ingested, lists, name):
     layout, done = ingested[name]

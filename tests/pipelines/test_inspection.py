@@ -49,6 +49,7 @@ def test_importance_is_of_the_features_of_items(shards):
     assert len(split) == 4
 
 
+@pytest.mark.long
 def test_importance_scores_only_what_can_change(monkeypatch, shards):
     sample, scored = stored_lists.sample(shards, SPEC, longest=10).by_size(), []
     mask, features = ~np.isnan(sample.labels), sample.inputs["features"]

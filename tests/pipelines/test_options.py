@@ -111,6 +111,7 @@ def _options(command: str) -> dict[str, list[list[str]]]:
     return {x: y for x, y in values.items() if x not in (*COMMANDS[command], "--help")}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_option_is_read_or_refused(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

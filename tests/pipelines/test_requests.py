@@ -43,6 +43,7 @@ def expected(served):
     return signature(features=features, mask=mask)["scores"].numpy()[0]
 
 
+@pytest.mark.long
 def test_the_exported_request_is_answered_as_it_is(served, expected):
     folder, address = served
     body = (folder / "one_query.rest.json").read_bytes()

@@ -60,6 +60,7 @@ def served(output, table):
     return np.concatenate(found)
 
 
+@pytest.mark.long
 def test_a_region_trains_the_designed_loss_beside_squares_of_clipped_labels(run):
     output, result = run
     fits = json.loads((output / "train" / "training.json").read_text())

@@ -220,6 +220,7 @@ def test_first_items_are_explained_against_the_next(folder, tmp_path):
         ]
 
 
+@pytest.mark.long
 def test_features_of_types_are_explained_by_name(folder, tmp_path):
     score(folder / "typed", folder / "lists.parquet", tmp_path / "out", "--explain", 1)
     [path] = (tmp_path / "out").iterdir()
@@ -228,6 +229,7 @@ def test_features_of_types_are_explained_by_name(folder, tmp_path):
     assert {"stock"} < {name for x in found for name in x} <= ITEM.keys()
 
 
+@pytest.mark.long
 def test_a_model_without_explanations_is_refused(folder, tmp_path, monkeypatch):
     signatures = export.signatures._signatures
 
@@ -352,18 +354,27 @@ def test_what_cannot_be_used_is_told_in_a_line(folder, tmp_path, command):
     assert "expected options of Beam" in line(packed, lists, "--", "--no_such_option=1")
 
 
-def test_a_damaged_model_is_told_in_a_line(folder, tmp_path):
-    """By a process, whose Beam would log a traceback as well."""
+@pytest.fixture
+def damaged(folder, tmp_path):
     shutil.copytree(folder / "packed", tmp_path / "packed")
-    (tmp_path / "packed" / "variables" / "variables.index").write_bytes(b"")
+    return tmp_path / "packed" / "variables"
+
+
+def test_a_damaged_model_is_told_in_a_line(folder, tmp_path, damaged):
+    shutil.rmtree(damaged)
+    done = invoke(*command(tmp_path, folder / "lists.txt", tmp_path / "out")[3:])
+    [line] = done.stderr.splitlines()
+    assert (done.exit_code, line.startswith(f"{tmp_path}/packed")) == (2, True)
+
+
+@pytest.mark.long
+def test_a_process_tells_a_damaged_model_in_a_line(folder, tmp_path, damaged):
+    """Whose Beam would log a traceback as well."""
+    (damaged / "variables.index").write_bytes(b"")
     arguments = command(tmp_path, folder / "lists.txt", tmp_path / "out")
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     [line] = done.stderr.splitlines()
     assert (done.returncode, line.startswith(f"{tmp_path}/packed")) == (2, True)
-    shutil.rmtree(tmp_path / "packed" / "variables")
-    done = invoke(*arguments[3:])
-    [line] = done.stderr.splitlines()
-    assert (done.exit_code, line.startswith(f"{tmp_path}/packed")) == (2, True)
 
 
 def test_help_does_not_wait_for_tensorflow():
@@ -409,6 +420,7 @@ def test_a_published_model_is_evaluated_on_new_data_against_another(folder, tmp_
     assert ours != theirs
 
 
+@pytest.mark.long
 def test_a_model_is_evaluated_by_slice_against_chance(folder, tmp_path):
     options = ["--model", folder / "typed", "--data", folder / "lists.parquet"]
     done = invoke(

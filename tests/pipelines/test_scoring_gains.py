@@ -13,6 +13,7 @@ from tfrank_sel.data import letor
 from tfrank_sel.ops import ranking
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("settings", "options", "gain", "has_mrr"),
     [

@@ -108,6 +108,7 @@ def test_each_key_makes_the_steps_that_read_it_and_the_report_stale(finished):
         assert key in BESIDE or {x for x, keys in told.reads.items() if key in keys} <= late, key
 
 
+@pytest.mark.long
 def test_a_report_is_of_the_run_as_it_is(finished, tmp_path, monkeypatch):
     output = Path(shutil.copytree(finished[0], tmp_path / "out"))
     page, options = output / "report.html", ["run", "--output", str(output)]

@@ -68,6 +68,7 @@ def written(sink, found, *, fails=False):
     return [] if fails else told + [one.value for one in sink.finish_bundle()]
 
 
+@pytest.mark.long
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.randoms())
 def test_what_bundles_that_fail_or_are_repeated_wrote_does_not_count(
     tmp_path_factory, sizes, random

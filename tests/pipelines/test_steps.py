@@ -147,6 +147,7 @@ def test_a_served_model_scales_raw_features_itself(tmp_path, lists, shards):
     np.testing.assert_allclose(scores, (values @ last[0] + last[1])[:, 0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_saved_model_of_other_weights_is_not_let_through(tmp_path, shards):
     model, other = (models.ListScorer([0.0] * 6, [1.0] * 6, [4]) for _ in range(2))
     for scorer in (model, other):

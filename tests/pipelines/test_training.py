@@ -52,6 +52,7 @@ def trained(folder, candidate, settings, before=()):
     return found
 
 
+@pytest.mark.long
 def test_an_ensemble_prepares_once_and_what_was_trained_is_not_trained_again(tmp_path):
     settings = Settings(epochs=3, batch_size=4, hidden_units=[4])
     pair = Candidate([losses.SoftmaxLoss(), losses.RGCrossLoss()])
@@ -153,8 +154,9 @@ def started(folder, candidate, count, start=None, before=(), **options):
         return train(candidate, made, lists, hooks, before, start=start)
 
 
+@pytest.mark.long
 def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path):
-    candidate = Candidate([losses.SoftmaxLoss(), losses.LambdaLoss()])
+    candidate = Candidate([losses.SoftmaxLoss(), losses.SigmoidCrossEntropyLoss()])
     first = started(tmp_path, candidate, 2)
     path = tmp_path / "ours.keras"
     first.model.save(path)
@@ -165,7 +167,7 @@ def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path
     for member, known in zip(second.members, first.members, strict=True):
         assert member is not known
         np.testing.assert_allclose(member(inputs), known(narrow), atol=1e-5)
-    three = [losses.SoftmaxLoss(), losses.LambdaLoss(), losses.RGCrossLoss()]
+    three = [losses.SoftmaxLoss(), losses.SigmoidCrossEntropyLoss(), losses.RGCrossLoss()]
     with pytest.raises(ValueError, match=r"as there are losses, 3\. Received: .* of 2"):
         started(tmp_path, Candidate(three), 4, start)
 

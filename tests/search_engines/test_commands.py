@@ -170,6 +170,7 @@ def guided(documents, book):
     return book.parent, printed
 
 
+@pytest.mark.long
 def test_the_commands_of_the_guide_run(guided):
     folder, printed = guided
     assert "rank correlation 1.0000" in printed["verify train.parquet"]
@@ -187,7 +188,7 @@ def test_the_commands_of_the_guide_run(guided):
     assert (folder / "ranker.json").exists()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["opensearch 2.19", "elasticsearch"])
 def test_a_version_scores_the_trees_that_learned_from_a_run(
     tmp_path, guided, documents, case, monkeypatch
@@ -207,6 +208,7 @@ def test_a_version_scores_the_trees_that_learned_from_a_run(
     assert "correlation 1.0000" in told("verify", guided[0] / "train.parquet", *of, *trained)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -72,6 +72,7 @@ JUDGED = {
 JUDGED |= {"case.tsv": (JUDGED["case.csv"][0].replace(",", "\t"), JUDGED["case.csv"][1])}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["", ".gz", "of Windows"])
 @pytest.mark.parametrize("name", JUDGED)
 def test_judgments_of_each_tool_are_one_table(tmp_path, name, kind):

@@ -138,6 +138,7 @@ DAMAGES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("file", "damage", "found"), DAMAGES, ids=[f"{x[1].__name__} {x[0]}" for x in DAMAGES]
 )

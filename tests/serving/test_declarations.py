@@ -95,6 +95,7 @@ def fault(ask, *arguments):
     return ""
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", ["ranker", "packed", "odd", "factorization", "next_items"])
 def test_any_tensor_is_answered_or_refused(models, name):
     """Each input in turn has any shape and type; the others fit, or are any, too."""

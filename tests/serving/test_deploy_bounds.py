@@ -38,6 +38,7 @@ SPEC = field(1, field(1, b"ranker"))
 MEMORY = "takes too much memory"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("request_bytes", "why"),
     [

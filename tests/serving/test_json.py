@@ -29,6 +29,7 @@ def typed(value):
     return type(value), value
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(VALUES, st.sampled_from([None, 1]))
 def test_what_is_written_is_read(value, indent):
@@ -122,6 +123,7 @@ REGULAR = hnp.arrays(np.float64, hnp.array_shapes(max_dims=4), elements=st.integ
 )
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(
     st.dictionaries(

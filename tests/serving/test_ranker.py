@@ -76,6 +76,7 @@ def ranker(address):
         yield ranker
 
 
+@pytest.mark.long
 def test_every_signature_warms_up(model, base):
     loaded = Model(base / "3", 3)
 
@@ -98,7 +99,7 @@ def rest_scores(port, features):
         yield row["scores"]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("size", [1, 2, 100, 5000])
 def test_keras_saved_model_grpc_and_rest_agree(model, base, endpoint, ranker, size):
     features = np.random.default_rng(size).normal(size=[size, 3]).astype(np.float32)

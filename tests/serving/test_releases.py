@@ -325,6 +325,7 @@ def entries(file):
     return text_format.Parse(file.read_bytes(), ModelServerConfig()).model_config_list.config
 
 
+@pytest.mark.long
 @settings(max_examples=80)
 @given(
     st.sets(st.integers(0, 5), min_size=1),

@@ -206,6 +206,7 @@ def test_a_reload_does_not_wait_while_the_file_makes_a_version_load(half, tmp_pa
         core.stop()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("way", ["folder", "reload"])
 def test_a_slow_folder_delays_no_other_model(half, tmp_path, way):
     loading, go_on = threading.Event(), threading.Event()

@@ -149,6 +149,7 @@ def test_a_store_that_is_known_is_accepted(scheme):
     assert model_config.locate(f"{scheme}://bucket/m/") == f"{scheme}://bucket/m"
 
 
+@pytest.mark.long
 def test_a_version_that_loads_for_ever_does_not_delay_the_end(half):
     loading, go_on = threading.Event(), threading.Event()
 
@@ -269,6 +270,7 @@ def silent_store(monkeypatch):
     s3fs.S3FileSystem.clear_instance_cache()
 
 
+@pytest.mark.long
 def test_a_store_that_does_not_answer_holds_up_no_other_change(half, silent_store, monkeypatch):
     monkeypatch.setattr("tfrank_sel.serving.engine.core._STORE_SECONDS", 3.0)
     core = ServerCore([ModelConfig("half", half, Specific([1]))])

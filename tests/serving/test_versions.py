@@ -116,6 +116,7 @@ def test_a_folder_that_disappears_unloads_nothing_and_an_empty_one_everything(ve
     assert served(versions) is None
 
 
+@pytest.mark.long
 def test_versions_swap_without_a_failed_request(base, half):
     answers, errors, stop = [], [], threading.Event()
 

@@ -16,6 +16,7 @@ def put(url, content):
     return url
 
 
+@pytest.mark.sample(2)
 def test_what_a_pipeline_tells_is_read_in_any_place(folder, tmp_path):
     values = [{"name": "a", "count": 1}, ["é", None], 2.5]
     for place in (folder, tmp_path / "new" / "folder"):
@@ -26,6 +27,7 @@ def test_what_a_pipeline_tells_is_read_in_any_place(folder, tmp_path):
         assert list(beams.read_gathered(f"{place}/none")) == []
 
 
+@pytest.mark.sample(2)
 def test_a_bundle_that_fails_and_is_done_again_counts_once(folder):
     prefix = f"{folder}/told"
     write = beams._Gather(prefix)
@@ -53,6 +55,7 @@ def test_a_file_of_a_store_is_known_by_its_tag_and_not_read(folder, monkeypatch)
         Fingerprint.of(f"{folder}/none.txt")
 
 
+@pytest.mark.sample(2)
 def test_a_copy_of_a_folder_is_kept_until_the_folder_changes(folder, tmp_path):
     for name in ("a.txt", "more/b.txt"):
         put(f"{folder}/model/{name}", b"one")

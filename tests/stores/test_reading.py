@@ -40,7 +40,7 @@ def plain(lists):
     return [(x.query_id, x.labels.tolist(), x.features.tolist(), x.doc_ids) for x in lists]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.long
 def test_every_format_is_read_from_a_store(folder, files):
     for name, format in NAMES.items():
         is_table = format is None and ".txt" not in name
@@ -52,6 +52,7 @@ def test_every_format_is_read_from_a_store(folder, files):
             next(data.read(stores.join(folder, f"none-{name}"), format=format, features=features))
 
 
+@pytest.mark.sample(4)
 def test_a_folder_of_parquet_in_a_store_is_a_table(folder, files):
     for name in (
         "day=1/part.parquet",
@@ -68,7 +69,7 @@ def test_a_folder_of_parquet_in_a_store_is_a_table(folder, files):
     assert {tuple(np.unique(one.features)) for one in found} == {(1.0, 2.0)}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 def test_a_part_fetches_what_it_needs_and_some_ahead(folder, monkeypatch):
     content = b"".join(b"1 qid:%07d 1:%07d\n" % (i // 10, i) for i in range(2_000_000))
     url = put(stores.join(folder, "big.txt"), content)
@@ -87,6 +88,7 @@ def test_a_part_fetches_what_it_needs_and_some_ahead(folder, monkeypatch):
     assert sum(fetched) < len(content) / 2
 
 
+@pytest.mark.sample(6)
 def test_files_of_a_store_are_ingested_by_part(folder, files, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "PART", 2000)
     done = []

@@ -20,6 +20,7 @@ def put(url: str, content: bytes) -> str:
     return url
 
 
+@pytest.mark.sample(2)
 def test_a_file_of_a_store_is_as_one_on_disk(folder, tmp_path):
     for base in (folder, str(tmp_path / "folder")):
         (tmp_path / "folder" / "more").mkdir(parents=True, exist_ok=True)

@@ -165,6 +165,7 @@ SPELT = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("documents", SPELT)
 @pytest.mark.parametrize("queries", SPELT)
 def test_ids_have_one_spelling_in_any_form(queries: Any, documents: Any) -> None:

@@ -156,6 +156,7 @@ def test_runs_as_a_module(
 LARGEST = 3.4028234663852886e38  # of float32
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_order_of_scores_beyond_float32_counts(dtype: str) -> None:
     qrels = {"q": {"a": 1, "b": 0, "c": 0, "d": 1, "e": 0}}

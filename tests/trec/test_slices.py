@@ -11,6 +11,7 @@ from tfrank_sel.data import InputError
 from tfrank_sel.trec.__main__ import app as metrics_app
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("suffix", ["csv", "tsv.gz"])
 def test_slices_of_a_comparison_are_those_of_a_table(tmp_path, suffix):
     (tmp_path / "qrels").write_text("007 0 a 1\n7 0 a 1\n")
@@ -32,6 +33,7 @@ def test_slices_of_a_comparison_are_those_of_a_table(tmp_path, suffix):
             invoked(metrics_app, *runs, *options)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("rows", "told"),
     [

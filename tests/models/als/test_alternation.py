@@ -49,7 +49,7 @@ def value(loss, states, targets, items):
     return of_labels + tf.reduce_sum(ridges * tf.reduce_sum(items**2, axis=1)) / 2.0
 
 
-@pytest.mark.sample(4)
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("loss", [losses.RG2Loss(0.2, 0.7), losses.RGCrossLoss(0.2)], ids=repr)
 def test_steps_lower_the_objective_to_that_of_a_dense_solution(loss, rank):

@@ -14,6 +14,7 @@ from tfrank_sel.models.als.interactions import as_matrix
 NARROW = (np.bool_, np.uint8, np.int8, np.float16, np.int16, np.uint16, np.int64, np.float64)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("layout", ["tuple", "coo", "csr", "csc"])
 def test_duplicates_are_summed_in_a_wide_type(dtype, layout):
@@ -63,6 +64,7 @@ def test_identifiers_with_large_gaps_are_refused(place):
         as_matrix(tuple(columns))
 
 
+@pytest.mark.long
 def test_one_new_interaction_of_a_large_fit_is_no_gap():
     count = 100_020
     users, items = np.arange(count), np.zeros(count, int)

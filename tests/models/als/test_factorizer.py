@@ -324,6 +324,7 @@ def test_progress_has_each_row_of_a_sweep(monkeypatch, device):
     assert sum(reported) == 2 * (len(model.user_factors_) + len(model.item_factors_))
 
 
+@pytest.mark.long
 def test_rows_of_many_factors_take_conjugate_gradient_steps_by_default():
     def found(**settings):
         return factorizer(sweeps=2, **settings).fit(TRIPLES).user_factors_
@@ -376,7 +377,7 @@ def test_wrong_list_weights_are_refused():
         factorizer().fit(TRIPLES, list_weights=[1.0, 1.0, np.inf, 1.0])
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize("objective", [RG2(alpha=0.3), RGCross(alpha=0.2), WeightedSquare(2.0)])
 def test_an_explanation_adds_up_to_the_score_of_an_exact_vector(objective):
     settings = {"popularity_exponent": 0.5, "count_exponent": 0.7, "dtype": "float64"}

@@ -59,6 +59,7 @@ def test_ids_of_any_type_follow_a_fit_of_none():
         assert known.ids[codes].tolist() == column.to_pylist()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("of_more", ["int8", "uint8", "int64", "uint64"])
 @pytest.mark.parametrize("of_fit", ["int8", "uint8", "int64", "uint64"])
 def test_integers_of_any_types_are_kept_exactly(of_fit, of_more):

@@ -33,6 +33,7 @@ def recall(model, late):
     return hits.groupby(late["user"].to_numpy()).mean().mean()
 
 
+@pytest.mark.long
 def test_a_regularization_that_is_not_given_is_chosen_and_told(capsys, tmp_path):
     taken = plays()
     is_late = taken["time"] > taken["time"].quantile(0.8)

@@ -47,7 +47,7 @@ def test_a_half_sweep_finds_the_minimum(objective):
     np.testing.assert_allclose(items, best, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(16)
 @every_objective
 @pytest.mark.parametrize("cg", [None, 2])
 def test_the_objective_never_increases(objective, cg):
@@ -64,6 +64,7 @@ def test_the_objective_never_increases(objective, cg):
     assert values[-1] < values[0]
 
 
+@pytest.mark.sample(9)
 @every_objective
 @pytest.mark.parametrize("width", [3, 16, 40])
 def test_float32_agrees_with_float64(objective, width):
@@ -89,7 +90,7 @@ def test_rows_of_any_length_are_solved_at_many_factors():
         np.testing.assert_allclose(users[u], np.linalg.solve(matrix, rhs), rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @every_objective
 def test_batches_of_tensorflow_find_the_same_factors(objective, monkeypatch):
     monkeypatch.setattr(batched, "_BATCH_VALUES", 5000)  # so that there are several
@@ -188,7 +189,7 @@ def test_a_list_weight_of_two_is_the_user_twice(objective):
     np.testing.assert_allclose(two[1], one[1], rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(12)
 @every_objective
 def test_the_optimum_stays(objective):
     of = problems.problem(num_factors=2)

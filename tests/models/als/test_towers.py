@@ -23,7 +23,7 @@ def embeddings(count):
     return keras.Sequential([keras.Input([], dtype="int32"), table])
 
 
-@pytest.mark.sample(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "objective",
     [RG2(0.2), RGCross(0.2), WeightedSquare(unobserved=0.2)],
