@@ -103,10 +103,10 @@ def labels(
     else:
         examined = propensities.at(log.positions)[log.columns]
     false = _rows(log, "false_clicks", numbers("false_clicks", false_clicks))
-    if ((false < 0.0) | (false >= 1.0)).any():
-        raise refusal("`false_clicks` must be from 0 to below 1", false.ravel()[0])
+    if (wrong := (false < 0.0) | (false >= 1.0)).any():
+        raise refusal("`false_clicks` must be from 0 to below 1", false[wrong][0])
     if fitted is not None and false.any():
-        expected = f"`false_clicks` must be 0 for propensities of {propensities.method}"
+        expected = f"`false_clicks` must be 0 for propensities of {', '.join(models.OF_ITEMS)}"
         raise refusal(f"{expected}, whose model has clicks of its own", false.max())
 
     def per_item(values: np.ndarray) -> Floats:
@@ -143,11 +143,11 @@ def _means(log: Log, examined: Floats, false: Floats) -> Floats:
     kinds, of = np.unique(np.stack([examined, false], axis=1), axis=0, return_inverse=True)
     table = np.outer(kinds[:, 0], prior.grid) + kinds[:, 1:]
     likelihood = log_likelihood(table, log.items, of.ravel(), log.clicks, others, log.num_items)
-    amounts, counts = (
-        np.bincount(log.items, x, log.num_items)
-        for x in (log.clicks - log.shown * false, log.shown * examined)
+    amounts, counts = log.clicks - log.shown * false, log.shown * examined
+    sums = (
+        np.asarray(np.bincount(log.items, x, log.num_items), np.float64) for x in (amounts, counts)
     )
-    return prior.refine_means(prior.posterior(likelihood), amounts, counts)
+    return prior.refine_means(prior.posterior(likelihood), *sums)
 
 
 def effective(weights: ArrayLike) -> float:

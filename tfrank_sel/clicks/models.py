@@ -363,7 +363,8 @@ class _Reading:
         clicks = self._per_item(sessions.clicked * weight)
         of_things = _sums(thing, sessions.clicked * weight, things)
         before = np.zeros(len(sessions.counts))
-        seen, satisfied = np.zeros((2, len(sessions.rows)))
+        seen: Floats = np.zeros(len(sessions.rows))
+        satisfied: Floats = seen
         for _ in range(_STEPS):
             # what a session itself says of an item would confirm that it was not attractive
             spread, clicked = self.prior.variance, sessions.clicked * 1.0
