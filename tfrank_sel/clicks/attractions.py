@@ -45,6 +45,7 @@ class Attractions:
     Attributes:
         grid: Attractions that an item may have, increasing, `[grid]`.
         variance: Variance of the posterior distributions of the last means, `[items]`.
+        is_fixed: Whether the distribution stays as it is.
     """
 
     def __init__(self, log: Log) -> None:
@@ -58,6 +59,7 @@ class Attractions:
         self.member = np.eye(int(self.group.max()) + 1)[self.group] * is_shown[:, np.newaxis]
         self.weights = np.full((self.member.shape[1], len(self.grid)), 1.0 / len(self.grid))
         self.variance = np.zeros(log.num_items)
+        self.is_fixed = False
 
     def posterior(self, likelihood: Floats, steps: int = _STEPS) -> Floats:
         """Probability of each attraction of each item, `[items, grid]`.
@@ -70,6 +72,8 @@ class Attractions:
         for _ in range(steps):
             posterior = scaled * self.weights[self.group]
             posterior /= posterior.sum(axis=1, keepdims=True)
+            if self.is_fixed:
+                break
             weights = self.member.T @ posterior + _COUNT
             weights /= weights.sum(axis=1, keepdims=True)
             change, self.weights = np.abs(weights - self.weights).max(), weights
@@ -144,8 +148,8 @@ class Additive:
 
     $$\\log \\frac{P}{1 - P} = b_k + m_g + d_i, \\qquad d_i \\sim N(0, \\sigma^2)$$
 
-    for position k and item i of group g, items of about the same mean position. Each position has
-    one impression more, of the mean, so that one without a click has an end.
+    for position k and item i of group g, items of about the same mean position. A position
+    without a click has one impression more, of the mean, so that it has an end.
 
     Args:
         log: The log.
@@ -175,7 +179,14 @@ class Additive:
             items = self.means[self.group] + self.items
             p = sigmoid(self.places[cells.pool] + items[cells.item])
             error, curve = clicks - shown * p, shown * p * (1.0 - p)
-            step = self._newton_step(error, curve)
+            # where nothing was clicked, the largest likelihood is at minus infinity
+            counts = np.bincount(cells.pool, shown, cells.num_pools)
+            level = np.bincount(cells.pool, shown * items[cells.item], cells.num_pools)
+            alone = sigmoid(self.places + level / counts.clip(_LEAST))
+            more = np.bincount(cells.pool, clicks, cells.num_pools) == 0.0
+            step = self._newton_step(
+                error, curve, more * (self.mean - alone), more * alone * (1.0 - alone)
+            )
             size = np.abs(step[0]).max()
             # where probabilities are near 0 or 1, Newton's step overshoots by any amount
             shrink = min(1.0, _LONGEST / max(size, np.abs(step[2]).max(), _LEAST))
@@ -189,21 +200,28 @@ class Additive:
             if size < _NEWTON_TOLERANCE:
                 break
 
-    def _newton_step(self, error: Floats, curve: Floats) -> tuple[Floats, Floats, Floats]:
-        """A Newton step: items are eliminated from the system of positions and groups."""
+    def _newton_step(
+        self, error: Floats, curve: Floats, of_places: Floats, bends: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """A Newton step: items are eliminated from the system of positions and groups.
+
+        Args:
+            error: Slope of the likelihood in each cell, `[cells]`.
+            curve: Its curvature, `[cells]`.
+            of_places: Slope in each pool of positions beside that of its cells, `[pools]`.
+            bends: The curvature of that, `[pools]`.
+        """
         cells, count = self.log.cells, self.log.num_items
         size = cells.num_pools
         errors = np.bincount(cells.item, error, count) - self.items / self.variance
         sums = np.bincount(cells.item, curve, count)
         bend = sums + 1.0 / self.variance
         weighted = self.of_group * sums[:, np.newaxis]
-        alone = sigmoid(self.places)  # of the impression more
-        gradient = np.bincount(cells.pool, error, size) + self.mean - alone
+        gradient = np.bincount(cells.pool, error, size) + of_places
         of_items = np.bincount(cells.item, error, count)
         right = np.concatenate([gradient, of_items @ self.of_group])
         total = np.zeros((len(right), len(right)))
-        bends = np.bincount(cells.pool, curve, size) + alone * (1.0 - alone)
-        total[range(size), range(size)] = bends
+        total[range(size), range(size)] = np.bincount(cells.pool, curve, size) + bends
         total[size:, size:] = self.of_group.T @ weighted
         for first, start, stop in zip(
             range(0, count, _ITEMS), self.starts, [*self.starts[1:], len(cells.item)], strict=True

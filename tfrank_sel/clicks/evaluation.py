@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tfrank_sel.clicks.comparison import why_unidentified
 from tfrank_sel.clicks.correction import effective
 from tfrank_sel.clicks.log import (
     Floats,
@@ -26,8 +27,6 @@ from tfrank_sel.metrics.significance import resample
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
 _UNSHRUNK = ("ips", "doubly_robust")
-# methods whose model is fitted to the log, since propensities do not suffice
-OF_FITS = ("additive", *READING)
 _GROUPS = 20  # that are left out in turn
 _LEAST, _DIGITS = 1e-9, 12
 
@@ -167,7 +166,8 @@ def reordered(
         The values `"logged"`, which are the clicks themselves, `"new"`, and their `"difference"`.
         Intervals are by the jackknife: each of 20 groups of queries is left out in turn, of
         sessions if there are fewer queries. They contain the errors of the propensities. The
-        effective numbers of impressions are those of the weights p' / p.
+        effective numbers of impressions are those of the weights p' / p; users who read from the
+        top have none.
 
     Raises:
         ValueError: If the log has no sessions or only one, there is no score for each row, or an
@@ -180,9 +180,11 @@ def reordered(
         raise refusal(
             f"`scores` must have a value for each of {len(log.clicks)} rows", f"shape {score.shape}"
         )
-    if least and propensities.method in OF_FITS:
-        methods = ", ".join(OF_FITS)
-        raise refusal(f"`least` must be 0 for propensities of {methods}", least)
+    if propensities.are_of_items:
+        if least:
+            raise refusal(f"`least` must be 0 for propensities of {propensities.method}", least)
+        if reason := why_unidentified(log, propensities.method):
+            raise ValueError(reason)
     log.check_sessions()
     if (
         propensities.method == "none"
@@ -202,9 +204,9 @@ def reordered(
     placed = _Placed(log, propensities, columns, correction == "doubly_robust", least)
     every = np.ones(len(score))
     old, new = placed.probable(every)
-    # an item without a click is never clicked anywhere, by a model without a prior
-    ratios = np.divide(new, old, out=every.copy(), where=old > 0.0)
-    size, gains = effective(ratios), placed.gains(old, new, every)
+    gains = placed.gains(old, new, every)
+    is_read = propensities.method in READING
+    size = float(len(gains)) if is_read else effective(new / np.maximum(old, _LEAST))
     parts = [
         (weight, placed.gains(*placed.probable(weight), weight)) for weight in _left_out(log, seed)
     ]
@@ -279,7 +281,7 @@ class _Placed:
     @property
     def is_fitted(self) -> bool:
         """Whether a click model is fitted to the log, since propensities do not suffice."""
-        return self.propensities.method in OF_FITS
+        return self.propensities.are_of_items
 
     def probable(self, weights: Floats, examined: Floats | None = None) -> tuple[Floats, Floats]:
         """Probability of a click at the old and the new place of each row, up to a factor."""

@@ -73,7 +73,8 @@ def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
         log: A log; for all of `OF_SESSIONS`, with sessions.
         model: Name of the model, of `MODELS`.
         weights: Weights of the rows, `[rows]` each. Each fit begins at the last one; models of
-            positions keep the prior and posterior distributions of the first.
+            positions keep the prior and posterior distributions of the first, those of users who
+            read from the top its prior.
 
     References:
         [Chuklin, Markov and de Rijke, Click Models for Web Search, 2015](
@@ -323,6 +324,8 @@ class _Reading:
             )
         else:
             seen = self._maximise(weight)
+        # a resample repeats sessions, which would make it certain of their items
+        self.prior.is_fixed = self.prior_of_satisfaction.is_fixed = True
         user = dataclasses.replace(self.user)
         examined = self._examination(self.sessions, user)
 
@@ -364,15 +367,16 @@ class _Reading:
         of_things = _sums(thing, sessions.clicked * weight, things)
         before = np.zeros(len(sessions.counts))
         seen: Floats = np.zeros(len(sessions.rows))
-        satisfied: Floats = seen
+        satisfied = seen
         for _ in range(_STEPS):
             # what a session itself says of an item would confirm that it was not attractive
-            spread, clicked = self.prior.variance, sessions.clicked * 1.0
-            a = _without(user.attraction, spread, sessions.items, clicked, seen) * sessions.present
+            spread, clicked = self.prior.variance, sessions.clicked * weight
+            a = _without(user.attraction, spread, sessions.items, clicked, seen * weight)
+            a *= sessions.present
             s, going = user.satisfaction[thing], user.going
             if self.model == "dbn":
                 spread = self.prior_of_satisfaction.variance
-                s = _without(user.satisfaction, spread, thing, satisfied, is_last * 1.0)
+                s = _without(user.satisfaction, spread, thing, satisfied * weight, is_last * weight)
             # probability of no click below a place, if the user reads on
             silent = np.ones(len(a))
             for here, below in reversed(steps):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from tfrank_sel import artefacts
 from tfrank_sel.clicks.comparison import compare, sample, why_unidentified
 from tfrank_sel.clicks.log import Floats, Integers, Log, check_choice, numbers, probabilities
-from tfrank_sel.clicks.models import Model, fits
+from tfrank_sel.clicks.models import READING, Model, fits
 from tfrank_sel.clicks.pairs import all_pairs, pool_groups
 from tfrank_sel.errors import refusal
 from tfrank_sel.metrics.significance import poisson_weights
@@ -54,6 +54,11 @@ class Propensities:
         others = ", ".join(f"{x} {y:.3f}" for x, y in self.compared.items() if x != self.method)
         best = f"log-likelihood {self.compared[self.method]:.3f} per session"
         return f"{self.method} predicts held-out clicks best: {best} ({others})"
+
+    @property
+    def are_of_items(self) -> bool:
+        """Whether a click at another place needs the model fitted to a log, not these alone."""
+        return self.method in ("additive", *READING)
 
     def nearest(self, positions: Integers) -> "Propensities":
         """Returns those of given positions, which are the nearest ones where these have none.
@@ -179,11 +184,12 @@ def estimate(
         if not compared:
             raise ValueError(reason)
         warnings.warn(f"{reason}. The method is {method}", stacklevel=2)
-    present = []  # whether a weight shows each position
+    present = []  # whether a weight shows each pool of positions
 
     def each() -> Iterator[Floats]:
         for weight in _weights(log, resamples, seed):
-            present.append(np.bincount(log.columns, weight, len(log.positions)) > 0.0)
+            shown = np.bincount(log.pools[log.columns], weight, log.cells.num_pools)
+            present.append((shown > 0.0)[log.pools])
             yield weight
 
     weights = each()

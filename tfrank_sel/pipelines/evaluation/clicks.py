@@ -72,8 +72,9 @@ def compare(
     clicks = roads.load("clicks", "the section `clicks`")
     log = clicks.Log.of(table, session="session")
     loaded = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
+    least = 0.0 if loaded.are_of_items else settings.least
     try:
-        values = clicks.reordered(log, loaded, score, least=settings.least, seed=seed)
+        values = clicks.reordered(log, loaded, score, least=least, seed=seed)
     except ValueError as error:
         raise UnknownValueError(str(error)) from error
     difference = values["difference"]
