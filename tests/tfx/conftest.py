@@ -69,6 +69,8 @@ def run(tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("tfx")
     sequences.write(folder / "data" / "lists.tfrecord", made_lists())
     options = ["--data", str(folder / "data"), "--output", str(folder / "out")]
+    # a busy machine may take longer than a second for a list
+    options += ["--most-milliseconds", "60000"]
     done = CliRunner().invoke(app, ["run", *options, "--epochs", "3", "--batch-size", "8"])
     assert done.exit_code == 0, (done.output, done.exception)
     return Run(folder / "out", done.stdout)
