@@ -20,8 +20,6 @@ TESTS = -m not(long)
 BENCHMARK =
 # folders of the public data sets and of results for `make evidence`, and which numbers are made
 EVIDENCE = --data data --results build/evidence
-# what has a target of its own
-ELSEWHERE = --ignore=tests/engines --ignore=tests/kubernetes
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
 ALL = lint test ratios test-long test-mutants test-roads test-wheel test-tfr test-tfx demo-tfx test-engines \
@@ -76,11 +74,11 @@ test test-long test-mutants: export XLA_FLAGS ?= --xla_backend_optimization_leve
 test test-long test-mutants: export OMP_NUM_THREADS ?= 1
 test test-long test-mutants: export OPENBLAS_NUM_THREADS ?= 1
 test: .venv/installed
-	$(call run_tests,.venv,default,"$(ELSEWHERE)",$(TESTS))
+	$(call run_tests,.venv,default,"tests tfrank_sel",$(TESTS))
 
 # the long trials and the cases beyond samples, which `make test` leaves out
 test-long: .venv/installed
-	$(call run_tests,.venv,long,"$(ELSEWHERE)",-m long)
+	$(call run_tests,.venv,long,"tests tfrank_sel",-m long)
 
 # each road beside the core is deleted in a copy, e.g. ROADS="onnx --part without"; `make test-all`
 # runs all tests of the core, without roads

@@ -40,6 +40,9 @@ embedding = {{ type = "vector", size = 8 }}
 [gates]
 zero = "fail"
 
+[model]
+trees = false
+
 [training]
 loss = "RGCrossLoss"
 epochs = 4

@@ -68,6 +68,8 @@ def main() -> int:
         for road in roads:
             paths = [x for x in ROADS[road]["paths"] if x.startswith(("tests/", "tfrank_sel/"))]
             tests = [x for x in paths if x.endswith(".py") or [*(ROOT / x).rglob("*.py")]]
+            # those of Java need what `make test-engines` builds
+            tests = [x for x in tests if not x.startswith("tests/engines/")]
             command = pytest(*tests)
             if road == "tfx":  # which has an environment of its own
                 command[0] = str(ROOT / ".venv-tfx" / "bin" / "python")
@@ -149,7 +151,8 @@ def checks() -> list[list[str]]:
 
 def pytest(*arguments: str) -> list[str]:
     """The command of tests that are not long."""
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not long"]
+    # what a test wrote to its log is longer than what is shown of a failure
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--show-capture=no", "-m", "not long"]
     return [sys.executable, "-m", "pytest", *arguments, *options]
 
 

@@ -104,9 +104,11 @@ def test_each_file_that_a_step_wrote_is_checked(runs):
 
 @pytest.mark.parametrize("how", [*WAYS[1:3], *WAYS[4:]])
 def test_a_damaged_manifest_is_written_again(runs, how):
-    damage(runs / "1/push/manifest.json", how)
-    result = CliRunner().invoke(app, ["runs", "list", str(runs)])
-    refused(result, runs / "1/push/manifest.json", "`run --from push`")
+    path = runs / "1/push/manifest.json"
+    damage(path, how)
+    [listed] = json.loads(done(CliRunner().invoke(app, ["runs", "list", "--json", str(runs)])))
+    assert listed["damage"].startswith(f"{path}: ")
+    assert "`run --from push`" in listed["damage"]
     assert taken(done(invoke("run", runs / "1", "--from", "push"))) == ["push"]
     assert taken(done(invoke("run", runs / "1"))) == []
 

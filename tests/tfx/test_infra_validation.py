@@ -20,7 +20,7 @@ def asked(run, layout):
 @pytest.fixture(scope="module")
 def server(run):
     [version] = (run.output / "serving" / "ranker").iterdir()
-    with infra_validation.serve(str(version), 120.0) as server:
+    with infra_validation.serve(str(version), 600.0) as server:
         yield server
 
 
@@ -53,8 +53,8 @@ def test_a_server_that_does_not_start_is_refused_with_what_it_said(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "saved_model.pb").write_bytes(b"no model")
     with (
-        pytest.raises(RefusalError, match=r"must start within 60 s\. Output: .*does not load"),
-        infra_validation.serve(str(tmp_path / "model"), 60.0),
+        pytest.raises(RefusalError, match=r"must start within 600 s\. Output: .*does not load"),
+        infra_validation.serve(str(tmp_path / "model"), 600.0),
     ):
         pass
 

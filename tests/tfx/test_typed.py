@@ -7,9 +7,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from typer.testing import CliRunner
 
-from tests.tfx.conftest import Run
+from tests.tfx.conftest import run_pipeline
 from tfrank_sel import data
 from tfrank_sel.data import writing
 from tfrank_sel.data.formats import Columns, Part
@@ -23,7 +22,6 @@ from tfrank_sel.pipelines.ingestion import ingest, inputs
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.learning import preparation
 from tfrank_sel.pipelines.tfx import base_models, local, sequences
-from tfrank_sel.pipelines.tfx.__main__ import app
 from tfrank_sel.training import fitting
 
 CONFIG = """
@@ -132,11 +130,8 @@ def run_over(made, folder, *options):
         for one in made:
             writer.write(writing.serialize_sequence_example(one, STORED))
     (folder / "config.toml").write_text(CONFIG)
-    places = {"data": "data", "output": "out", "config": "config.toml"}
-    given = [f"--{name}={folder / place}" for name, place in places.items()]
-    done = CliRunner().invoke(app, ["run", *given, *options])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return Run(folder / "out", done.stdout)
+    given = [f"--data={folder / 'data'}", f"--config={folder / 'config.toml'}"]
+    return run_pipeline(folder / "out", *given, *options)
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def InfraValidator(  # noqa: N802
     columns: Parameter[str],
     lists: Parameter[int] = 32,
     most_milliseconds: Parameter[float] = 1000.0,
-    start_seconds: Parameter[float] = 120.0,
+    start_seconds: Parameter[float] = 600.0,
 ) -> None:
     """Blesses a model if the local endpoint serves it and its gRPC and REST answers are right.
 
