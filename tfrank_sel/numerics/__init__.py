@@ -1,0 +1,3 @@
+"""The functions of tensors of which formulas are made."""
+
+from tfrank_sel.numerics.tensorflow import *  # noqa: F403
