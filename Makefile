@@ -22,14 +22,14 @@ BENCHMARK =
 EVIDENCE = --data data --results build/evidence
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
-ALL = lint test ratios test-long test-mutants test-roads test-wheel test-tfr test-tfx demo-tfx test-engines \
+ALL = lint test ratios test-long test-mutants test-roads test-wheel test-tfr test-jax test-tfx demo-tfx test-engines \
 	$(if $(shell command -v go),test-kubernetes)
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	$(wildcard tests/migration tfrank_sel/migration tfrank_sel/presets) \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-kubernetes \
+.PHONY: check coverage demo demo-tfx requirements test test-all test-engine test-engines test-jax test-kubernetes \
 	test-long test-matrix test-mutants test-roads test-tfr test-tfr-sample test-tfx test-tfx-run test-wheel \
 	benchmark evidence ratios lint exports docs serving clean
 
@@ -91,6 +91,12 @@ test-mutants: .venv/installed
 
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "$(TFR_TESTS)",)
+
+# links, losses and metrics where TensorFlow is not installed
+test-jax: export KERAS_BACKEND = jax
+test-jax: .venv-jax/installed
+	.venv-jax/bin/python -m pytest -n 2 --junit-xml=build/jax.xml tests/backends
+	.venv-jax/bin/python tests/closing_line.py build/jax.xml
 
 test-tfr-sample: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "tests/golden",$(TESTS))
@@ -237,9 +243,17 @@ requirements: .venv/installed .venv-tfr/installed
 		--editable '.[tfr,migrate,test]' 'pyarrow<24'
 	touch $@
 
+.venv-jax/installed: setup.cfg
+	$(PYTHON) -m venv .venv-jax
+	.venv-jax/bin/pip install --quiet uv
+	# the package itself, which needs TensorFlow, is that of this folder
+	.venv-jax/bin/uv pip install --quiet --python .venv-jax/bin/python \
+		'jax>=0.10' 'keras>=3.15' 'pytest>=8' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
+	touch $@
+
 .venv-tfx/installed: setup.cfg pyproject.toml pipelines/tfx/environment.sh
 	pipelines/tfx/environment.sh .venv-tfx $(PYTHON) --editable '.[tfx,serving,test]'
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tfr .venv-tfx build runs
+	rm -rf .venv .venv-tfr .venv-jax .venv-tfx build runs

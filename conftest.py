@@ -26,6 +26,9 @@ collect_ignore += ["tests/engines", "tests/kubernetes"]
 @pytest.fixture(autouse=True, scope="session")
 def _names_of_examples(doctest_namespace: dict[str, Any]) -> None:
     import numpy as np
+
+    if importlib.util.find_spec("tensorflow") is None:
+        return
     import tensorflow as tf
 
     import tfrank_sel

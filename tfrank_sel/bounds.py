@@ -3,13 +3,11 @@
 import functools
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-from tensorflow import Tensor
-
-from tfrank_sel import losses, metrics
+from tfrank_sel import losses, metrics, numerics as xp
 from tfrank_sel.listwise import Listwise
 from tfrank_sel.losses.targets import Shares
 from tfrank_sel.metrics.base import relevances
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import ranking
 
 
@@ -70,9 +68,9 @@ def softmax_bounds(
     labels, scores, mask = ranking.sort_by(
         -batch.labels, batch.labels, batch.scores, batch.mask, mask=batch.mask
     )
-    args = (labels, scores, mask, tf.cast(mask, dtype))
+    args = (labels, scores, mask, xp.cast(mask, dtype))
     loss, *measures = (formula.per_list(*args) for formula in _formulas(temperature, dtype))
-    return SoftmaxBounds(loss, tf.exp(-loss), *measures)
+    return SoftmaxBounds(loss, xp.exp(-loss), *measures)
 
 
 @functools.cache

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import keras
-import tensorflow as tf
-from tensorflow.python.ops import control_flow_util
 
+from tfrank_sel import numerics
 from tfrank_sel.errors import received
 
-if keras.backend.backend() != "tensorflow":
+if keras.backend.backend() != numerics.NAME:
     raise ImportError(
         received(
             "tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND=tensorflow in "
-            "the environment before Keras is imported, or in ~/.keras/keras.json",
+            "the environment before Keras is imported, or in ~/.keras/keras.json. Losses and "
+            "metrics also run on jax",
             f"keras.backend.backend()={keras.backend.backend()!r}",
         )
     )
@@ -112,6 +112,9 @@ else:
 
 def is_compiled_by_xla() -> bool:
     """Whether the graph that is being built will be compiled by XLA as a whole."""
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util
+
     graph = tf.compat.v1.get_default_graph()
     return control_flow_util.GraphOrParentsInXlaContext(graph)
 

@@ -16,17 +16,17 @@ from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import class_labels
 from tfrank_sel.serialization import UNSET, Frozen, Named
 
 LONGEST_TEXT = 60  # characters of a value in a message
 _FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, np.ufunc, type
-_VALUES = (*_FUNCTIONS, numbers.Number, str, bytes, type(None), tf.DType, enum.Enum)
+_VALUES = (*_FUNCTIONS, numbers.Number, str, bytes, type(None), xp.DType, enum.Enum)
 
 
 class ListBatch(NamedTuple):
@@ -68,30 +68,30 @@ class ListBatch(NamedTuple):
                 ragged row or one of weights is longer than the dense rows of another argument.
         """
         y_pred = as_lists(y_pred)
-        keras_mask = getattr(y_pred, "_keras_mask", None)
+        keras_mask = xp.get_keras_mask(y_pred)
         labels, scores, weights = _dense(as_lists(y_true), y_pred, sample_weight, dtype)
         mask = labels >= min_label
         if keras_mask is not None:
-            mask &= tf.cast(keras_mask, tf.bool)
+            mask &= xp.cast(keras_mask, xp.bool_)
         item_weights, list_weights = _split_weights(weights)
-        labels = tf.where(mask, labels, 0.0)
-        is_held = tf.reduce_max(labels, axis=1) < math.inf
+        labels = xp.where(mask, labels, 0.0)
+        is_held = xp.reduce_max(labels, axis=1) < math.inf
         if min_label < 0.0:
-            is_held &= tf.reduce_min(labels, axis=1) > -math.inf
-        list_weights = tf.where(is_held | (list_weights == 0.0), list_weights, math.nan)
+            is_held &= xp.reduce_min(labels, axis=1) > -math.inf
+        list_weights = xp.where(is_held | (list_weights == 0.0), list_weights, math.nan)
         return cls(
             labels=labels,
-            scores=tf.where(mask, scores, 0.0),
+            scores=xp.where(mask, scores, 0.0),
             mask=mask,
-            weights=tf.where(mask, item_weights, 0.0),
-            list_weights=tf.where(tf.reduce_any(mask, axis=1), list_weights, 0.0),
+            weights=xp.where(mask, item_weights, 0.0),
+            list_weights=xp.where(xp.reduce_any(mask, axis=1), list_weights, 0.0),
         )
 
     def observed_scores(self, label_map: Link | None) -> Tensor:
         """Returns the scores of the labels by `label_map`; if it is `None`, labels are scores."""
         if label_map is None:
             return self.labels
-        return label_map(tf.where(self.mask, self.labels, label_map.origin))
+        return label_map(xp.where(self.mask, self.labels, label_map.origin))
 
 
 class Listwise(Named, abc.ABC):
@@ -163,16 +163,16 @@ class Listwise(Named, abc.ABC):
         y_true = class_labels.of_items(as_lists(y_true), y_pred, self.takes_classes)
         batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=self.min_label, dtype=dtype)
         if self.largest_label < math.inf:
-            tf.debugging.assert_less_equal(
+            xp.assert_less_equal(
                 batch.labels,
-                tf.constant(self.largest_label, dtype),
+                xp.constant(self.largest_label, dtype),
                 f"Labels of {self.name} must be at most {self.largest_label:g}, since the gain "
                 "2**y - 1 of a greater label is not finite. Use the gain ranking.linear_gain.",
             )
         self.check_size(batch.scores.shape)
         return batch
 
-    def check_size(self, shape: tf.TensorShape) -> None:
+    def check_size(self, shape: xp.TensorShape) -> None:
         """Warns of scores of a shape for which the formula has no meaning."""
         if self.compares_items and shape[1] == 1:
             warnings.warn(
@@ -193,7 +193,7 @@ def _value(x: Any) -> Hashable:
         return functools.partial, _value(x.func), _value(x.args), _value(tuple(x.keywords.items()))
     if isinstance(x, Listwise) and x.equality_key is not None:
         return x.equality_key
-    if isinstance(x, tf.Variable) or tf.is_tensor(getattr(x, "value", x)):
+    if isinstance(x, xp.Variable) or xp.is_tensor(getattr(x, "value", x)):
         return "of this identity", id(x)  # a graph reads the current value of a variable
     if isinstance(x, _VALUES):
         return type(x), x
@@ -206,9 +206,9 @@ def _numbers(name: str, x: Any) -> Any:
         # The value is returned without a copy.
         return x
     try:
-        is_tensor = tf.is_tensor(x) or isinstance(x, tf.RaggedTensor)
-        tensor = x if is_tensor else tf.convert_to_tensor(x)
-        if tensor.dtype != tf.string:
+        is_tensor = xp.is_tensor(x) or isinstance(x, xp.RaggedTensor)
+        tensor = x if is_tensor else xp.convert_to_tensor(x)
+        if tensor.dtype != xp.string:
             return tensor
     except (TypeError, ValueError):
         # What cannot become a tensor is no array: the error below shows it.
@@ -220,29 +220,27 @@ def _numbers(name: str, x: Any) -> Any:
 
 def as_lists(x: Any) -> Any:
     """Removes the last axis of `[batch_size, list_size, 1]`, as of `Dense(1)`; keeps the mask."""
-    x = x if isinstance(x, tf.RaggedTensor) else tf.convert_to_tensor(x)
-    if x.shape.rank != 3 or x.shape[2] != 1:
+    x = x if isinstance(x, xp.RaggedTensor) else xp.convert_to_tensor(x)
+    if xp.rank(x) != 3 or x.shape[2] != 1:
         return x
-    squeezed = tf.squeeze(x, axis=2)
-    if (mask := getattr(x, "_keras_mask", None)) is not None:
-        squeezed._keras_mask = mask
-    return squeezed
+    squeezed, mask = xp.squeeze(x, axis=2), xp.get_keras_mask(x)
+    return squeezed if mask is None else xp.set_keras_mask(squeezed, mask)
 
 
 def list_weights(sample_weight: Any, scores: Tensor) -> Tensor:
     """Reads weights of lists: a scalar, or one for each list."""
-    weights = tf.cast(as_lists(1.0 if sample_weight is None else sample_weight), scores.dtype)
+    weights = xp.cast(as_lists(1.0 if sample_weight is None else sample_weight), scores.dtype)
     _check_shapes(scores, scores, weights)
-    return tf.reshape(weights, [-1])
+    return xp.reshape(weights, [-1])
 
 
-def check_row_lengths(y_true: tf.RaggedTensor, y_pred: tf.RaggedTensor) -> None:
+def check_row_lengths(y_true: xp.RaggedTensor, y_pred: xp.RaggedTensor) -> None:
     """Raises unless the rows of two ragged tensors have the same lengths."""
     message = "`y_true` and `y_pred` must have equal row lengths."
-    if not y_true.shape[:1].is_compatible_with(y_pred.shape[:1]):
+    if not xp.static_shape(y_true)[:1].is_compatible_with(y_pred.shape[:1]):
         raise refusal(message, f"y_true.shape={y_true.shape}, y_pred.shape={y_pred.shape}")
-    lengths = (tf.cast(x.row_lengths(), tf.int64) for x in (y_true, y_pred))
-    tf.debugging.assert_equal(*lengths, message=message)
+    lengths = (xp.cast(x.row_lengths(), xp.int64) for x in (y_true, y_pred))
+    xp.assert_equal(*lengths, message=message)
 
 
 def _dense(
@@ -250,61 +248,61 @@ def _dense(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Casts to `dtype` and pads ragged rows with NaN, to the width of the dense ones."""
     weights = as_lists(1.0 if sample_weight is None else sample_weight)
-    tensors = [tf.cast(x, dtype) for x in (y_true, y_pred, weights)]
+    tensors = [xp.cast(x, dtype) for x in (y_true, y_pred, weights)]
     _check_shapes(*tensors)
     # a function traced for several ranks has no static rank
-    tensors[:2] = (x if x.shape.rank else tf.ensure_shape(x, [None, None]) for x in tensors[:2])
+    tensors[:2] = (x if xp.rank(x) else xp.ensure_shape(x, [None, None]) for x in tensors[:2])
     labels, scores, _ = tensors
-    if isinstance(labels, tf.RaggedTensor) and isinstance(scores, tf.RaggedTensor):
+    if isinstance(labels, xp.RaggedTensor) and isinstance(scores, xp.RaggedTensor):
         check_row_lengths(labels, scores)
         width = labels.bounding_shape(axis=1)
     else:
-        width = tf.shape(scores if isinstance(labels, tf.RaggedTensor) else labels)[1]
-    is_unknown = weights.shape.rank == 2 and None in (scores.shape[1], weights.shape[1])
-    if is_unknown and not isinstance(weights, tf.RaggedTensor):
-        tf.debugging.assert_less_equal(  # weights of lists of one item would broadcast
-            tf.shape(weights)[1],
-            tf.maximum(tf.cast(width, tf.int32), 1),
+        width = xp.shape(scores if isinstance(labels, xp.RaggedTensor) else labels)[1]
+    is_unknown = xp.rank(weights) == 2 and None in (scores.shape[1], weights.shape[1])
+    if is_unknown and not isinstance(weights, xp.RaggedTensor):
+        xp.assert_less_equal(  # weights of lists of one item would broadcast
+            xp.shape(weights)[1],
+            xp.maximum(xp.cast(width, xp.int32), 1),
             message="A row of `sample_weight` must not be longer than a list.",
         )
-    return tuple(_pad_rows(x, width) if isinstance(x, tf.RaggedTensor) else x for x in tensors)
+    return tuple(_pad_rows(x, width) if isinstance(x, xp.RaggedTensor) else x for x in tensors)
 
 
-def _pad_rows(x: tf.RaggedTensor, width: Tensor) -> Tensor:
+def _pad_rows(x: xp.RaggedTensor, width: Tensor) -> Tensor:
     """Pads rows with NaN to a width."""
-    tf.debugging.assert_less_equal(
+    xp.assert_less_equal(
         x.row_lengths(),
-        tf.cast(width, x.row_splits.dtype),
+        xp.cast(width, x.row_splits.dtype),
         message="A ragged row must not be longer than the dense rows of the other argument.",
     )
     # a list of None and a tensor fails in graphs
-    return x.to_tensor(math.nan, shape=tf.stack([-1, tf.cast(width, tf.int32)]))
+    return x.to_tensor(math.nan, shape=xp.stack([-1, xp.cast(width, xp.int32)]))
 
 
 def _split_weights(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Splits weights into per-item weights, `[batch_size, list_size]`, and per-list weights."""
-    if weights.shape.rank in (0, 1):
-        return tf.ones([1, 1], weights.dtype), tf.reshape(weights, [-1])
-    if weights.shape.rank is None:  # if a function was traced for weights of several ranks
+    if xp.rank(weights) in (0, 1):
+        return xp.ones([1, 1], weights.dtype), xp.reshape(weights, [-1])
+    if xp.rank(weights) is None:  # if a function was traced for weights of several ranks
         weights = class_labels.as_matrix(weights)
-    per_list = tf.equal(tf.shape(weights)[1], 1)
-    item_weights = tf.where(per_list, tf.ones_like(weights), weights)
-    first = tf.reduce_sum(weights[:, :1], axis=1)  # also for lists without items
-    return item_weights, tf.where(per_list, first, tf.ones_like(first))
+    per_list = xp.shape(weights)[1] == 1
+    item_weights = xp.where(per_list, xp.ones_like(weights), weights)
+    first = xp.reduce_sum(weights[:, :1], axis=1)  # also for lists without items
+    return item_weights, xp.where(per_list, first, xp.ones_like(first))
 
 
 def _check_shapes(labels: Tensor, scores: Tensor, weights: Tensor) -> None:
-    fit = scores.shape.is_compatible_with([None, None])
-    if not fit or not labels.shape.is_compatible_with(scores.shape):
+    fit = xp.static_shape(scores).is_compatible_with([None, None])
+    if not fit or not xp.static_shape(labels).is_compatible_with(scores.shape):
         raise refusal(
             "`y_true` and `y_pred` must both have shape [batch_size, list_size], or also a last "
             "axis of 1",
             f"y_true.shape={labels.shape}, y_pred.shape={scores.shape}",
         )
-    batch_size, list_size = scores.shape if scores.shape.rank else (None, None)
+    batch_size, list_size = scores.shape if xp.rank(scores) else (None, None)
     allowed: list[list[int | None]]
     allowed = [[], [batch_size], [batch_size, 1], [batch_size, list_size]]
-    if not any(weights.shape.is_compatible_with(shape) for shape in allowed):
+    if not any(xp.static_shape(weights).is_compatible_with(shape) for shape in allowed):
         raise refusal(
             "`sample_weight` must be a scalar or have shape [batch_size], [batch_size, 1] or "
             "[batch_size, list_size]",

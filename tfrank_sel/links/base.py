@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Positive
 from tfrank_sel.errors import received
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.bregman import in_float64
 from tfrank_sel.serialization import Frozen
@@ -116,11 +116,11 @@ class Link(Frozen, abc.ABC):
             raise NotImplementedError(
                 received("`inverse` requires a link with an inverse in closed form", self)
             )
-        y = tf.convert_to_tensor(y)
+        y = xp.convert_to_tensor(y)
 
         def score(y: Tensor) -> Tensor:
             s = self.preimage(nearest(y, self.image, y.dtype))
-            return tf.clip_by_value(s, *self.reachable(y.dtype))
+            return xp.clip_by_value(s, *self.reachable(y.dtype))
 
         return bregman.with_derivative(score, lambda y: 1.0 / self.slope(score(y)), y)
 
@@ -136,13 +136,13 @@ class Link(Frozen, abc.ABC):
         """Computes `H(z) - z * y + H*(y)`, the divergence from the score of `y`, from float64."""
         s = self.inverse(y)
         # the limit of an end of the image is reached long before a million
-        s = tf.where(tf.math.is_inf(s), 1e6 * tf.sign(s), s)
+        s = xp.where(xp.is_inf(s), 1e6 * xp.sign(s), s)
         # the last term is the rounding of `s`, which is large where the link is steep
-        return tf.maximum(self.area(z, s) + (z - s) * (self(s) - y), 0.0)
+        return xp.maximum(self.area(z, s) + (z - s) * (self(s) - y), 0.0)
 
-    def reachable(self, dtype: tf.DType) -> Interval:
+    def reachable(self, dtype: xp.DType) -> Interval:
         """The domain without the ends that do not belong to it, to which an inverse may round."""
-        digits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
+        digits = np.finfo(np.float64 if dtype == xp.float64 else np.float32)
         low, high = (
             end + side * float(max(4.0 * digits.eps * abs(end), digits.tiny)) if is_open else end
             for end, side, is_open in zip(self.domain, (1.0, -1.0), self._are_open, strict=True)
@@ -173,7 +173,7 @@ class Link(Frozen, abc.ABC):
             The divergence, of the shape of `z`.
         """
 
-        @tf.custom_gradient
+        @xp.custom_gradient
         def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 return upstream * self.difference(z, s), -upstream * (z - s) * self.slope(s)
@@ -186,14 +186,14 @@ class Link(Frozen, abc.ABC):
         """Computes `H(z) - H(s)` from float64, by the formula with the smaller terms."""
         step, area = self(s) * (z - s), self.area(z, s)
         at_z, at_s = self.potential(z), self.potential(s)
-        by_step = tf.abs(step) + area < tf.abs(at_z) + tf.abs(at_s)
-        return tf.where(by_step, step + area, at_z - at_s)
+        by_step = xp.abs(step) + area < xp.abs(at_z) + xp.abs(at_s)
+        return xp.where(by_step, step + area, at_z - at_s)
 
     def fold(self, s: Tensor) -> Tensor:
         """Mirrors scores to the side of 0, where floats are more precise; `H` does not change."""
         if self.mirror is None:
             return s
-        nearer = tf.minimum if self.mirror > 0.0 else tf.maximum
+        nearer = xp.minimum if self.mirror > 0.0 else xp.maximum
         return nearer(s, 2.0 * self.mirror - s)
 
 
@@ -282,7 +282,7 @@ class ElementaryLink(Link, kw_only=True):
         """The distance over which `phi_slope` changes from its value at `x`, such as that to a
         singularity or a kink: 1, unless a subclass says otherwise.
         """
-        return tf.ones_like(x)
+        return xp.ones_like(x)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         """Computes the divergence of `phi` from float64."""
@@ -318,25 +318,25 @@ class ElementaryLink(Link, kw_only=True):
         low, high = self.phi_domain
         if self.ends_belong:
             return nearest(x, self.phi_domain, x.dtype)
-        return tf.where((x > low) & (x < high), x, math.nan)
+        return xp.where((x > low) & (x < high), x, math.nan)
 
 
-def nearest(x: Tensor, interval: Interval, dtype: tf.DType) -> Tensor:
+def nearest(x: Tensor, interval: Interval, dtype: xp.DType) -> Tensor:
     """Casts numbers of an interval: NaN outside it, and an end for those beyond by rounding.
 
     An end such as `0.1`, or one that was computed, may be rounded outwards in the dtype of `x`.
     """
-    wide = tf.cast(x, dtype)
-    near = tf.clip_by_value(wide, *(tf.constant(end, dtype) for end in interval))
-    slack = 2.0**-50 if x.dtype == tf.float64 else 2.0**-21
-    is_near = (wide == near) | (tf.abs(wide - near) <= slack * tf.abs(near))
-    return tf.where(is_near, near, math.nan)
+    wide = xp.cast(x, dtype)
+    near = xp.clip_by_value(wide, *(xp.constant(end, dtype) for end in interval))
+    slack = 2.0**-50 if x.dtype == xp.float64 else 2.0**-21
+    is_near = (wide == near) | (xp.abs(wide - near) <= slack * xp.abs(near))
+    return xp.where(is_near, near, math.nan)
 
 
 def value_at(function: Callable[[Tensor], Tensor], x: float) -> float:
     """Returns a value of a link or of its inverse in float64, also while a graph is traced."""
-    with tf.init_scope():
-        return float(function(tf.constant(x, tf.float64)))
+    with xp.init_scope():
+        return float(function(xp.constant(x, xp.float64)))
 
 
 def freeze(value: object, **fields: Sequence[float]) -> None:

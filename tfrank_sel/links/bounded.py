@@ -5,11 +5,10 @@ If predictions can leave the domain, wrap the link in `Capped` with bounds insid
 
 import math
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Positive
 from tfrank_sel.links.base import ElementaryLink
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
@@ -25,16 +24,16 @@ class Sin(ElementaryLink):
     phi_image = (-1.0, 1.0)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.sin(x)
+        return xp.sin(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return -tf.cos(x)
+        return -xp.cos(x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.cos(x)
+        return xp.cos(x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.asin(y)
+        return xp.asin(y)
 
 
 @register
@@ -48,22 +47,22 @@ class Arcsin(ElementaryLink):
     phi_image = (-0.5 * math.pi, 0.5 * math.pi)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.asin(x)
+        return xp.asin(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return x * tf.asin(x) + _leg(x)
+        return x * xp.asin(x) + _leg(x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / _leg(x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.sin(y)
+        return xp.sin(y)
 
     def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
-        return Sin().phi_divergence(tf.asin(x), tf.asin(z))  # the dual link, between angles
+        return Sin().phi_divergence(xp.asin(x), xp.asin(z))  # the dual link, between angles
 
     def phi_reach(self, x: Tensor) -> Tensor:
-        return 1.0 - tf.abs(x)
+        return 1.0 - xp.abs(x)
 
 
 @register
@@ -74,16 +73,16 @@ class Arctanh(ElementaryLink):
     phi_is_odd = True
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.atanh(x)
+        return xp.atanh(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return 0.5 * (tf.math.xlog1py(1.0 + x, x) + tf.math.xlog1py(1.0 - x, -x))
+        return 0.5 * (xp.xlog1py(1.0 + x, x) + xp.xlog1py(1.0 - x, -x))
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / ((1.0 - x) * (1.0 + x))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.tanh(y)
+        return xp.tanh(y)
 
     def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         # arctanh(x) = (log(1 + x) - log(1 - x)) / 2
@@ -91,7 +90,7 @@ class Arctanh(ElementaryLink):
         return 0.5 * (up + bregman.log_divergence(1.0 - z, 1.0 - x))
 
     def phi_reach(self, x: Tensor) -> Tensor:
-        return 1.0 - tf.abs(x)
+        return 1.0 - xp.abs(x)
 
 
 @register
@@ -102,19 +101,19 @@ class Tan(ElementaryLink):
     phi_is_odd = True
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.tan(x)
+        return xp.tan(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return -tf.math.log(tf.cos(x))
+        return -xp.log(xp.cos(x))
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return 1.0 / tf.square(tf.cos(x))
+        return 1.0 / xp.square(xp.cos(x))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.atan(y)
+        return xp.atan(y)
 
     def phi_reach(self, x: Tensor) -> Tensor:
-        return 0.5 * math.pi - tf.abs(x)
+        return 0.5 * math.pi - xp.abs(x)
 
 
 @register
@@ -128,22 +127,22 @@ class Logit(ElementaryLink):
         return self.shift + 0.5 / self.scale
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.math.log(x) - tf.math.log1p(-x)
+        return xp.log(x) - xp.log1p(-x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return tf.math.xlogy(x, x) + tf.math.xlog1py(1.0 - x, -x)
+        return xp.xlogy(x, x) + xp.xlog1py(1.0 - x, -x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / (x * (1.0 - x))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.sigmoid(y)
+        return xp.sigmoid(y)
 
     def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.log_divergence(z, x) + bregman.log_divergence(1.0 - z, 1.0 - x)
 
     def phi_reach(self, x: Tensor) -> Tensor:
-        return tf.minimum(x, 1.0 - x)
+        return xp.minimum(x, 1.0 - x)
 
 
 @register
@@ -153,16 +152,16 @@ class NegLog1m(ElementaryLink):
     phi_domain = (-math.inf, 1.0)
 
     def phi(self, x: Tensor) -> Tensor:
-        return -tf.math.log1p(-x)
+        return -xp.log1p(-x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return tf.math.xlog1py(1.0 - x, -x) + x
+        return xp.xlog1py(1.0 - x, -x) + x
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / (1.0 - x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return -tf.math.expm1(-y)
+        return -xp.expm1(-y)
 
     def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.log_divergence(1.0 - z, 1.0 - x)
@@ -178,16 +177,16 @@ class Log(ElementaryLink):
     phi_domain = (0.0, math.inf)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.math.log(x)
+        return xp.log(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return x * tf.math.log(x) - x
+        return x * xp.log(x) - x
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / x
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.exp(y)
+        return xp.exp(y)
 
     def phi_reach(self, x: Tensor) -> Tensor:
         return x
@@ -231,4 +230,4 @@ class Monomial(ElementaryLink):
 
 def _leg(x: Tensor) -> Tensor:
     """Computes `sqrt(1 - x**2)`, the cosine of `arcsin(x)`, without cancellation near 1."""
-    return tf.sqrt((1.0 - x) * (1.0 + x))
+    return xp.sqrt((1.0 - x) * (1.0 + x))

@@ -4,12 +4,11 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Bound, Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Interval, Link, value_at
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
@@ -158,7 +157,7 @@ class Capped(Link):
 
     def slope(self, s: Tensor) -> Tensor:
         beyond = (s <= self.lower) | (s >= self.upper)
-        return tf.where(~beyond, self.link.slope(self._clip(s)), 0.0)
+        return xp.where(~beyond, self.link.slope(self._clip(s)), 0.0)
 
     def preimage(self, y: Tensor) -> Tensor:
         return self._clip(self.link.inverse(y))
@@ -167,7 +166,7 @@ class Capped(Link):
         return bregman.capped_divergence(self.link.area, self.link, z, s, self.lower, self.upper)
 
     def _clip(self, s: Tensor) -> Tensor:
-        return tf.clip_by_value(s, self.lower, self.upper)
+        return xp.clip_by_value(s, self.lower, self.upper)
 
 
 @register
@@ -196,7 +195,7 @@ class Inverse(Link):
     @cached_property
     def image(self) -> Interval:
         scores = (value_at(self.link.inverse, end) for end in self.domain)
-        reachable = self.link.reachable(tf.float64)
+        reachable = self.link.reachable(xp.float64)
         ends = zip(scores, reachable, self.link.domain, strict=True)
         low, high = (end if s == last else s for s, last, end in ends)
         return low, high
@@ -227,16 +226,16 @@ class Inverse(Link):
     def preimage(self, y: Tensor) -> Tensor:
         # an end of the domain of the link may not belong to it
         (low, high), (least, most) = self.image, self.domain
-        return tf.where(y == low, least, tf.where(y == high, most, self.link(y)))
+        return xp.where(y == low, least, xp.where(y == high, most, self.link(y)))
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
-        z = tf.where(tf.math.is_finite(self._score(z)), z, math.nan)
+        z = xp.where(xp.is_finite(self._score(z)), z, math.nan)
         return self.link.excess(self._score(s), z)
 
     def _score(self, y: Tensor) -> Tensor:
         """The score at which `link` is `y`; NaN where `link` only approaches `y`."""
         s = self.link.inverse(y)
-        return tf.where(tf.math.is_finite(s), s, math.nan)
+        return xp.where(xp.is_finite(s), s, math.nan)
 
 
 @register

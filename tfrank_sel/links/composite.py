@@ -3,14 +3,13 @@
 import math
 from collections.abc import Sequence
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Interval, Link, freeze
 from tfrank_sel.links.elementary import Sigmoid
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.bregman import in_float64
 from tfrank_sel.serialization import Frozen, register
@@ -70,17 +69,17 @@ class CompositeSoftmax(Frozen):
     def sensitivity(self, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the slope of `h_k` in `s_k`, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`."""
         s, weights = self._neutral(s, mask, weights)
-        log_p = self._shares(s, weights)[1] + tf.math.log(tf.where(weights > 0.0, weights, 1.0))
+        log_p = self._shares(s, weights)[1] + xp.log(xp.where(weights > 0.0, weights, 1.0))
         # 1 - p, which would cancel where p nears 1
-        spread = -tf.math.expm1(log_p) * tf.square(self.scaling(s)) / self.gamma
-        slope = tf.exp(log_p) * (self.scaling.slope(s) + spread)
-        return tf.where(weights > 0.0, slope, 0.0)  # at a kink it may be infinite
+        spread = -xp.expm1(log_p) * xp.square(self.scaling(s)) / self.gamma
+        slope = xp.exp(log_p) * (self.scaling.slope(s) + spread)
+        return xp.where(weights > 0.0, slope, 0.0)  # at a kink it may be infinite
 
     def hessian(self, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes all slopes of `h`, `[batch_size, list_size, list_size]`, symmetric."""
         h = self(s, mask, weights)
-        others = -h[:, :, tf.newaxis] * h[:, tf.newaxis, :] / self.gamma
-        return tf.linalg.set_diag(others, self.sensitivity(s, mask, weights))
+        others = -h[:, :, xp.newaxis] * h[:, xp.newaxis, :] / self.gamma
+        return xp.set_diag(others, self.sensitivity(s, mask, weights))
 
     @in_float64
     def divergence(self, z: Tensor, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
@@ -99,22 +98,22 @@ class CompositeSoftmax(Frozen):
         z, _ = self._neutral(z, mask, weights)
         s, weights = self._neutral(s, mask, weights)
 
-        @tf.custom_gradient
+        @xp.custom_gradient
         def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-                u = upstream[:, tf.newaxis]
+                u = upstream[:, xp.newaxis]
                 q, q_s, p_s = self.scaling(z), self.scaling(s), self._softmax(s, weights)
                 in_z = self._link(z, weights) - q_s * p_s
                 is_most = (p_s > 0.5) & (self._softmax(z, weights) > 0.5)
                 rest = q * self._change(z, s, weights) + (q - q_s) * p_s
-                in_z = tf.where(is_most, rest, in_z)
+                in_z = xp.where(is_most, rest, in_z)
                 return u * in_z, -u * self._slope_times(s, z - s, weights)
 
             (at_z, log_z), (at_s, log_s) = self._shares(z, weights), self._shares(s, weights)
             # the shares add up to 1 at z and at s, so their divergence is KL(p(s) || p(z))
             areas = self.gamma * bregman.relative_entropy(at_s, at_z, log_z - log_s)
             areas += at_s * self.scaling.area(z, s)
-            return tf.reduce_sum(weights * areas, axis=-1), gradient
+            return xp.reduce_sum(weights * areas, axis=-1), gradient
 
         return f(z, s)
 
@@ -128,15 +127,15 @@ class CompositeSoftmax(Frozen):
         z, _ = self._neutral(z, mask, weights)
         s, weights = self._neutral(s, mask, weights)
 
-        @tf.custom_gradient
+        @xp.custom_gradient
         def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-                u = upstream[:, tf.newaxis]
+                u = upstream[:, xp.newaxis]
                 change = self._change(z, s, weights)
                 in_s = self._share_slope_times(s, self.scaling.potential(z), weights)
                 return u * self.scaling(z) * change, -u * in_s
 
-            log_rho = tf.constant(self.log_rho or [0.0], z.dtype)
+            log_rho = xp.constant(self.log_rho or [0.0], z.dtype)
             surprise = log_rho - self.gamma * self._shares(z, weights)[1]
             return row_sum(self._softmax(s, weights) * surprise)[:, 0], gradient
 
@@ -154,49 +153,52 @@ class CompositeSoftmax(Frozen):
         p = self._softmax(s, weights)
         change = self._softmax(z, weights) - p
         is_most = p > 0.5
-        return tf.where(is_most, -row_sum(tf.where(is_most, tf.zeros_like(p), change)), change)
+        return xp.where(is_most, -row_sum(xp.where(is_most, xp.zeros_like(p), change)), change)
 
     def _shares(self, s: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Computes `p(s) / weights` and its logarithm; both are 0 for items of weight 0."""
         q, valid = self.scaling, weights > 0.0
         # Q relative to the top: a difference of two large Q would lose the digits of near scores
-        top = tf.stop_gradient(q.fold(self._top(s, weights)))
+        top = xp.stop_gradient(q.fold(self._top(s, weights)))
         rise = bregman.with_derivative(lambda s: q.rise(q.fold(s), top), q, s)
-        x = tf.where(valid, (rise + self._log_rho(s.dtype)) / self.gamma, s.dtype.min)
-        x -= tf.stop_gradient(tf.reduce_max(x, axis=-1, keepdims=True))
-        mass, is_top = weights * tf.exp(x), x > -(2.0**-40)
+        x = xp.where(valid, (rise + self._log_rho(s.dtype)) / self.gamma, xp.limits(s.dtype).min)
+        x -= xp.stop_gradient(xp.reduce_max(x, axis=-1, keepdims=True))
+        mass, is_top = weights * xp.exp(x), x > -(2.0**-40)
         # the logarithm of a top item with nearly all the probability is `log1p` of the rest
-        at_top, rest = row_sum(tf.where(is_top, mass, 0.0)), row_sum(tf.where(~is_top, mass, 0.0))
-        at_top = tf.where(at_top > 0.0, at_top, 1.0)
-        log_total = tf.math.log(at_top) + tf.math.log1p(rest / at_top)
-        p = tf.where(valid, tf.exp(x), 0.0) / (at_top + rest)
-        return p, tf.where(valid, x - log_total, 0.0)
+        at_top, rest = row_sum(xp.where(is_top, mass, 0.0)), row_sum(xp.where(~is_top, mass, 0.0))
+        at_top = xp.where(at_top > 0.0, at_top, 1.0)
+        log_total = xp.log(at_top) + xp.log1p(rest / at_top)
+        p = xp.where(valid, xp.exp(x), 0.0) / (at_top + rest)
+        return p, xp.where(valid, x - log_total, 0.0)
 
     def _top(self, s: Tensor, weights: Tensor) -> Tensor:
         """Returns the score of the largest `Q` of each list, which is that at one of its ends."""
-        some = tf.reduce_any(weights > 0.0, axis=-1, keepdims=True)
+        some = xp.reduce_any(weights > 0.0, axis=-1, keepdims=True)
         lowest, highest = (
-            tf.where(some, end(tf.where(weights > 0.0, s, empty), -1, True), self.scaling.origin)
-            for end, empty in ((tf.reduce_min, s.dtype.max), (tf.reduce_max, s.dtype.min))
+            xp.where(some, end(xp.where(weights > 0.0, s, empty), -1, True), self.scaling.origin)
+            for end, empty in (
+                (xp.reduce_min, xp.limits(s.dtype).max),
+                (xp.reduce_max, xp.limits(s.dtype).min),
+            )
         )
         rises = self.scaling.potential(highest) >= self.scaling.potential(lowest)
-        return tf.where(rises, highest, lowest)
+        return xp.where(rises, highest, lowest)
 
-    def _log_rho(self, dtype: tf.DType) -> Tensor:
+    def _log_rho(self, dtype: xp.DType) -> Tensor:
         """Returns `log_rho`, relative to the largest; one number if there is none."""
-        log_rho = tf.constant(self.log_rho or [0.0], dtype)
-        return log_rho - tf.reduce_max(log_rho)
+        log_rho = xp.constant(self.log_rho or [0.0], dtype)
+        return log_rho - xp.reduce_max(log_rho)
 
     def _slope_times(self, s: Tensor, v: Tensor, weights: Tensor) -> Tensor:
         """Computes the product of `h'(s)`, the Hessian of the potential, and `v`."""
         spread = self._share_slope_times(s, self.scaling(s) * v, weights)
         in_q = self._softmax(s, weights) * self.scaling.slope(s) * v
-        return tf.where(weights > 0.0, in_q, 0.0) + spread
+        return xp.where(weights > 0.0, in_q, 0.0) + spread
 
     def _share_slope_times(self, s: Tensor, v: Tensor, weights: Tensor) -> Tensor:
         """Computes the product of the transposed derivative of `p(s)` and `v`."""
         p = self._softmax(s, weights)
-        v -= row_sum(tf.where(p > 0.5, v, 0.0))  # so that nothing cancels for an item with most
+        v -= row_sum(xp.where(p > 0.5, v, 0.0))  # so that nothing cancels for an item with most
         return p * self.scaling(s) * (v - row_sum(p * v)) / self.gamma
 
     def _neutral(self, s: Tensor, mask: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,12 +209,12 @@ class CompositeSoftmax(Frozen):
                 f"{len(self.log_rho)} numbers, scores of shape {s.shape}",
             )
         valid = mask & (weights > 0.0)
-        return tf.where(valid, s, self.scaling.origin), tf.where(valid, weights, 0.0)
+        return xp.where(valid, s, self.scaling.origin), xp.where(valid, weights, 0.0)
 
 
 def row_sum(x: Tensor) -> Tensor:
     """Sums each list, `[batch_size, 1]`."""
-    return tf.reduce_sum(x, axis=-1, keepdims=True)
+    return xp.reduce_sum(x, axis=-1, keepdims=True)
 
 
 @register
@@ -285,7 +287,7 @@ class CompositeSigmoid(Link):
         change, p_s = bregman.sigmoid_difference(at_z, at_s), bregman.sigmoid(at_s)
         is_most = (at_z > 0.0) & (at_s > 0.0)
         far = q * bregman.sigmoid(at_z) - q_s * p_s
-        return tf.where(is_most, q * change + (q - q_s) * p_s, far)
+        return xp.where(is_most, q * change + (q - q_s) * p_s, far)
 
     @in_float64
     def cross_entropy(self, z: Tensor, s: Tensor) -> Tensor:
@@ -300,7 +302,7 @@ class CompositeSigmoid(Link):
             `q(z) * (p(z) - p(s))`, in closed form, to any order.
         """
 
-        @tf.custom_gradient
+        @xp.custom_gradient
         def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 change = bregman.sigmoid_difference(self._log_odds(z), self._log_odds(s))

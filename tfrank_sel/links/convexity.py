@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import check_object
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
@@ -53,10 +53,10 @@ def sigmoid_margin(scaling: Link, gamma: float, offset: float = 0.0) -> float:
         return 1.0
 
     def margin(t: NDArray[np.float64]) -> NDArray[np.float64]:
-        with tf.init_scope():
-            s = tf.constant(scaling.rises_from - t)
-            q, slope = scaling(s).numpy(), scaling.slope(s).numpy()
-            odds = (scaling.potential(s).numpy() + offset) / gamma
+        with xp.init_scope():
+            s = xp.constant(scaling.rises_from - t)
+            q, slope = np.asarray(scaling(s)), np.asarray(scaling.slope(s))
+            odds = (np.asarray(scaling.potential(s)) + offset) / gamma
         with np.errstate(over="ignore", invalid="ignore"):
             lift = q * q / (1.0 + np.exp(odds)) / gamma
             return np.where(np.isinf(lift), 1.0, (slope + lift) / (np.abs(slope) + lift))

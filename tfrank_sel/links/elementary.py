@@ -7,11 +7,10 @@ convex loss for the parameters that `convexity` finds.
 
 import math
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.links.base import ElementaryLink, Interval
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
@@ -29,16 +28,16 @@ class Identity(ElementaryLink):
         return x
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return 0.5 * tf.square(x)
+        return 0.5 * xp.square(x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.where(tf.math.is_nan(x), x, 1.0)
+        return xp.where(xp.is_nan(x), x, 1.0)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
         return y
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
-        return 0.5 * tf.square(z - x)
+        return 0.5 * xp.square(z - x)
 
 
 @register
@@ -48,16 +47,16 @@ class Constant(ElementaryLink):
     phi_image = (1.0, 1.0)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.ones_like(x)
+        return xp.ones_like(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
         return x
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.zeros_like(x)
+        return xp.zeros_like(x)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
-        return tf.zeros_like(x)
+        return xp.zeros_like(x)
 
 
 @register
@@ -67,7 +66,7 @@ class Sigmoid(ElementaryLink):
     phi_image = (0.0, 1.0)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.sigmoid(x)
+        return xp.sigmoid(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
         return bregman.softplus(x)
@@ -79,7 +78,7 @@ class Sigmoid(ElementaryLink):
         return bregman.sigmoid_difference(self._x(z), self._x(s))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.math.log(y) - tf.math.log1p(-y)
+        return xp.log(y) - xp.log1p(-y)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         # KL of the probabilities of both outcomes
@@ -100,23 +99,23 @@ class Laplace(ElementaryLink):
 
     def phi(self, x: Tensor) -> Tensor:
         tail = self.phi_slope(x)
-        return tf.where(x < 0.0, tail, 1.0 - tail)
+        return xp.where(x < 0.0, tail, 1.0 - tail)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return tf.nn.relu(x) + self.phi_slope(x)
+        return xp.relu(x) + self.phi_slope(x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return 0.5 * tf.exp(-tf.abs(x))
+        return 0.5 * xp.exp(-xp.abs(x))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        lower, upper = tf.minimum(y, 0.5), tf.minimum(1.0 - y, 0.5)
-        return tf.math.log(2.0 * lower) - tf.math.log(2.0 * upper)
+        lower, upper = xp.minimum(y, 0.5), xp.minimum(1.0 - y, 0.5)
+        return xp.log(2.0 * lower) - xp.log(2.0 * upper)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         # exp(x) / 2 below 0; from there to a z above, that of the mirrored link, and the rise to 0
-        z, x = tf.where(x > 0.0, -z, z), -tf.abs(x)
-        across = bregman.expm1_remainder(-tf.nn.relu(z)) - tf.math.expm1(x) * tf.nn.relu(z)
-        return 0.5 * (bregman.exp_divergence(tf.minimum(z, 0.0), x) + across)
+        z, x = xp.where(x > 0.0, -z, z), -xp.abs(x)
+        across = bregman.expm1_remainder(-xp.relu(z)) - xp.expm1(x) * xp.relu(z)
+        return 0.5 * (bregman.exp_divergence(xp.minimum(z, 0.0), x) + across)
 
 
 @register
@@ -128,11 +127,11 @@ class Tanh(ElementaryLink):
     phi_image = (-1.0, 1.0)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.tanh(x)
+        return xp.tanh(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        size = tf.abs(x)
-        return size + tf.math.log1p(tf.exp(-2.0 * size)) - math.log(2.0)
+        size = xp.abs(x)
+        return size + xp.log1p(xp.exp(-2.0 * size)) - math.log(2.0)
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return 4.0 * bregman.sigmoid_slope(2.0 * x)
@@ -141,7 +140,7 @@ class Tanh(ElementaryLink):
         return 2.0 * bregman.sigmoid_difference(2.0 * self._x(z), 2.0 * self._x(s))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.atanh(y)
+        return xp.atanh(y)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return Sigmoid().phi_divergence(2.0 * z, 2.0 * x)  # tanh(x) = 2 * sigmoid(2 * x) - 1
@@ -169,19 +168,19 @@ class Power(ElementaryLink):
     phi_kinks = (0.0,)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.sign(x) * tf.abs(x) ** self.exponent
+        return xp.sign(x) * xp.abs(x) ** self.exponent
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return tf.abs(x) ** (self.exponent + 1.0) / (self.exponent + 1.0)
+        return xp.abs(x) ** (self.exponent + 1.0) / (self.exponent + 1.0)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return self.exponent * tf.abs(x) ** (self.exponent - 1.0)
+        return self.exponent * xp.abs(x) ** (self.exponent - 1.0)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.sign(y) * tf.abs(y) ** (1.0 / self.exponent)
+        return xp.sign(y) * xp.abs(y) ** (1.0 / self.exponent)
 
     def phi_reach(self, x: Tensor) -> Tensor:
-        return tf.abs(x) / max(self.exponent, 1.0)
+        return xp.abs(x) / max(self.exponent, 1.0)
 
 
 @register
@@ -191,21 +190,21 @@ class SignedLog1p(ElementaryLink):
     phi_is_odd = True
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.sign(x) * tf.math.log1p(tf.abs(x))
+        return xp.sign(x) * xp.log1p(xp.abs(x))
 
     def phi_potential(self, x: Tensor) -> Tensor:
         # the divergence of the logarithm from 1
-        a = tf.abs(x)
-        return bregman.relative_entropy(1.0 + a, tf.ones_like(a), -tf.math.log1p(a))
+        a = xp.abs(x)
+        return bregman.relative_entropy(1.0 + a, xp.ones_like(a), -xp.log1p(a))
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return 1.0 / (1.0 + tf.abs(x))
+        return 1.0 / (1.0 + xp.abs(x))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.sign(y) * tf.math.expm1(tf.abs(y))
+        return xp.sign(y) * xp.expm1(xp.abs(y))
 
     def phi_reach(self, x: Tensor) -> Tensor:
-        return tf.abs(x)
+        return xp.abs(x)
 
 
 @register
@@ -217,22 +216,22 @@ class Arctan(ElementaryLink):
     phi_image = (-0.5 * math.pi, 0.5 * math.pi)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.atan(x)
+        return xp.atan(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return x * tf.atan(x) - 0.5 * tf.math.log1p(tf.square(x))
+        return x * xp.atan(x) - 0.5 * xp.log1p(xp.square(x))
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return 1.0 / (1.0 + tf.square(x))
+        return 1.0 / (1.0 + xp.square(x))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
         # at the ends, whose rounding has a finite tangent of either sign
-        return tf.where(tf.abs(y) < 0.5 * math.pi, tf.tan(y), math.inf * tf.sign(y))
+        return xp.where(xp.abs(y) < 0.5 * math.pi, xp.tan(y), math.inf * xp.sign(y))
 
     def phi_apart(self, z: Tensor, x: Tensor) -> Tensor:
         # x * atan(x), which is far larger for a large x, cancels
-        rise = tf.atan2(z - x, 1.0 + z * x)
-        return z * rise - tf.math.log(_hypotenuse(z) / _hypotenuse(x))
+        rise = xp.atan2(z - x, 1.0 + z * x)
+        return z * rise - xp.log(_hypotenuse(z) / _hypotenuse(x))
 
     def phi_reach(self, x: Tensor) -> Tensor:
         return _hypotenuse(x)
@@ -245,23 +244,23 @@ class Arcsinh(ElementaryLink):
     phi_is_odd = True
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.asinh(x)
+        return xp.asinh(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return x * tf.asinh(x) - _hypotenuse(x)
+        return x * xp.asinh(x) - _hypotenuse(x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / _hypotenuse(x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.sinh(y)
+        return xp.sinh(y)
 
     def phi_reach(self, x: Tensor) -> Tensor:
         return _hypotenuse(x)
 
 
 def _hypotenuse(x: Tensor) -> Tensor:
-    return tf.sqrt(1.0 + tf.square(x))
+    return xp.sqrt(1.0 + xp.square(x))
 
 
 class ExponentialLink(ElementaryLink):
@@ -283,8 +282,8 @@ class ExponentialLink(ElementaryLink):
 
     def slope(self, s: Tensor) -> Tensor:
         x = self._x(s)
-        beyond = tf.abs(x) > RANGE[1]
-        return tf.where(~beyond, self.scale * self.phi_slope(_clip(x)), 0.0)
+        beyond = xp.abs(x) > RANGE[1]
+        return xp.where(~beyond, self.scale * self.phi_slope(_clip(x)), 0.0)
 
     def area(self, z: Tensor, s: Tensor) -> Tensor:
         z, x = self._x(z), self._x(s)
@@ -304,16 +303,16 @@ class Exp(ExponentialLink):
     phi_image = (0.0, TOP)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.exp(x)
+        return xp.exp(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return tf.exp(x)
+        return xp.exp(x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.exp(x)
+        return xp.exp(x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.math.log(y)
+        return xp.log(y)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.exp_divergence(z, x)
@@ -329,16 +328,16 @@ class AntiExp(ExponentialLink):
     phi_image = (-TOP, 0.0)
 
     def phi(self, x: Tensor) -> Tensor:
-        return -tf.exp(-x)
+        return -xp.exp(-x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return tf.exp(-x)
+        return xp.exp(-x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.exp(-x)
+        return xp.exp(-x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return -tf.math.log(-y)
+        return -xp.log(-y)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.exp_divergence(-z, -x)
@@ -366,7 +365,7 @@ class Sinh(ExponentialLink):
         return bregman.cosh(x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.asinh(y)
+        return xp.asinh(y)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.sinh_divergence(z, x)
@@ -385,23 +384,23 @@ class SignedExpm1(ExponentialLink):
     phi_image = (-TOP, TOP)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.sign(x) * tf.math.expm1(tf.abs(x))
+        return xp.sign(x) * xp.expm1(xp.abs(x))
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return bregman.expm1_remainder(tf.abs(x))
+        return bregman.expm1_remainder(xp.abs(x))
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.exp(tf.abs(x))
+        return xp.exp(xp.abs(x))
 
     def phi_inverse(self, y: Tensor) -> Tensor:
-        return tf.sign(y) * tf.math.log1p(tf.abs(y))
+        return xp.sign(y) * xp.log1p(xp.abs(y))
 
     def phi_reach(self, x: Tensor) -> Tensor:
-        return tf.minimum(tf.abs(x), 1.0)
+        return xp.minimum(xp.abs(x), 1.0)
 
 
 def _clip(x: Tensor) -> Tensor:
-    return tf.clip_by_value(x, *RANGE)
+    return xp.clip_by_value(x, *RANGE)
 
 
 @register
@@ -453,14 +452,14 @@ class AbsPower(ElementaryLink):
     phi_kinks = (0.0,)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.abs(x) ** self.exponent + self.constant
+        return xp.abs(x) ** self.exponent + self.constant
 
     def phi_potential(self, x: Tensor) -> Tensor:
         above = self.exponent + 1.0
-        return tf.sign(x) * tf.abs(x) ** above / above + self.constant * x
+        return xp.sign(x) * xp.abs(x) ** above / above + self.constant * x
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return self.exponent * tf.sign(x) * tf.abs(x) ** (self.exponent - 1.0)
+        return self.exponent * xp.sign(x) * xp.abs(x) ** (self.exponent - 1.0)
 
     def phi_reach(self, x: Tensor) -> Tensor:
-        return tf.abs(x) / max(self.exponent, 1.0)
+        return xp.abs(x) / max(self.exponent, 1.0)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import ElementaryLink, Interval, freeze
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
@@ -53,11 +53,11 @@ class SmeLU(_ClippedLink):
 
     def phi(self, x: Tensor) -> Tensor:
         c = self.half_width
-        return (tf.clip_by_value(x, -c, c) + c) / (2.0 * c)
+        return (xp.clip_by_value(x, -c, c) + c) / (2.0 * c)
 
     def phi_potential(self, x: Tensor) -> Tensor:
         c = self.half_width
-        return tf.where(x >= c, x, tf.square(tf.clip_by_value(x, -c, c) + c) / (4.0 * c))
+        return xp.where(x >= c, x, xp.square(xp.clip_by_value(x, -c, c) + c) / (4.0 * c))
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return _clip_slope(x, -self.half_width, self.half_width) / (2.0 * self.half_width)
@@ -90,10 +90,10 @@ class Huber(_ClippedLink):
         return (-self.half_width, self.half_width)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.clip_by_value(x, -self.half_width, self.half_width)
+        return xp.clip_by_value(x, -self.half_width, self.half_width)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return self.phi_divergence(x, tf.zeros_like(x))
+        return self.phi_divergence(x, xp.zeros_like(x))
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return _clip_slope(x, -self.half_width, self.half_width)
@@ -114,10 +114,10 @@ class ReLU(ElementaryLink):
     phi_kinks = (0.0,)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.maximum(x, 0.0)
+        return xp.maximum(x, 0.0)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return 0.5 * tf.square(tf.maximum(x, 0.0))
+        return 0.5 * xp.square(xp.maximum(x, 0.0))
 
     def phi_slope(self, x: Tensor) -> Tensor:
         return _clip_slope(x, 0.0, math.inf)
@@ -190,19 +190,19 @@ class PiecewiseLinear(ElementaryLink):
 
     def phi(self, x: Tensor) -> Tensor:
         first = self.knots[0]
-        rises = (w * (tf.clip_by_value(x, a, b) - min(max(first, a), b)) for a, b, w in self.pieces)
-        return sum(rises, self.values[0] + tf.zeros_like(x))
+        rises = (w * (xp.clip_by_value(x, a, b) - min(max(first, a), b)) for a, b, w in self.pieces)
+        return sum(rises, self.values[0] + xp.zeros_like(x))
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        first = tf.fill(tf.shape(x), tf.cast(self.knots[0], x.dtype))
+        first = xp.fill(xp.shape(x), xp.cast(self.knots[0], x.dtype))
         return self.values[0] * x + self.phi_divergence(x, first)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return sum((w * _clip_slope(x, a, b) for a, b, w in self.pieces), tf.zeros_like(x))
+        return sum((w * _clip_slope(x, a, b) for a, b, w in self.pieces), xp.zeros_like(x))
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         areas = (w * bregman.clip_divergence(z, x, a, b) for a, b, w in self.pieces)
-        return sum(areas, tf.zeros_like(x))
+        return sum(areas, xp.zeros_like(x))
 
 
 @register
@@ -349,35 +349,35 @@ class Interpolated(ElementaryLink):
         at_x = h_x + _rise_of(t, *cubic_x)
         # from `x` to the end of its piece that is nearer to `z`, from there to that of `z`
         is_up = j > i
-        a, b = tf.cast(is_up, x.dtype), tf.cast(~is_up, x.dtype)
+        a, b = xp.cast(is_up, x.dtype), xp.cast(~is_up, x.dtype)
         at_a, at_b = h_x + _rise_of(a, *cubic_x), h_z + _rise_of(b, *cubic_z)
-        far = tf.where(is_up, ends_z[0], ends_z[1]) - tf.where(is_up, ends_x[1], ends_x[0])
+        far = xp.where(is_up, ends_z[0], ends_z[1]) - xp.where(is_up, ends_x[1], ends_x[0])
         between = _primitive(b, width_z, *of_z) - _primitive(a, width_x, *of_x) - far * at_a
         apart = (
             width_x * _area(t, a - t, *cubic_x)
             + far * (at_a - at_x)
-            + tf.where(tf.abs(j - i) > 1, tf.nn.relu(between), tf.zeros_like(t))
+            + xp.where(xp.abs(j - i) > 1, xp.relu(between), xp.zeros_like(t))
             + width_z * (v - b) * (at_b - at_x)
             + width_z * _area(b, v - b, *cubic_z)
         )
-        return tf.where(i == j, width_x * _area(t, v - t, *cubic_x), apart)
+        return xp.where(i == j, width_x * _area(t, v - t, *cubic_x), apart)
 
     def _inside(self, x: Tensor) -> Tensor:
-        return tf.clip_by_value(x, self.low, self.high)
+        return xp.clip_by_value(x, self.low, self.high)
 
     def _at(self, x: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], list[Tensor]]:
         """The number of the piece of each `x`, the share of it below `x`, its ends, and it."""
         last = len(self.values) - 2
         if self.knots is None:
-            piece = tf.floor((x - self.low) / (self.high - self.low) * (last + 1))
-            piece = tf.where(tf.math.is_nan(piece), tf.zeros_like(piece), piece)
-            index = tf.cast(tf.clip_by_value(piece, 0.0, float(last)), tf.int32)
+            piece = xp.floor((x - self.low) / (self.high - self.low) * (last + 1))
+            piece = xp.where(xp.is_nan(piece), xp.zeros_like(piece), piece)
+            index = xp.cast(xp.clip_by_value(piece, 0.0, float(last)), xp.int32)
         else:
-            index = _last_below(tf.constant(self.knots[: last + 1], x.dtype), x)
+            index = _last_below(xp.constant(self.knots[: last + 1], x.dtype), x)
         table = _cubics(self.values, self.low, self.high, self.knots)
-        start, end, *piece = tf.unstack(tf.gather(tf.constant(table, x.dtype), index), axis=-1)
+        start, end, *piece = xp.unstack(xp.gather(xp.constant(table, x.dtype), index), axis=-1)
         # pieces may be narrower than the rounding of their ends
-        t = tf.clip_by_value(tf.math.divide_no_nan(x - start, end - start), 0.0, 1.0)
+        t = xp.clip_by_value(xp.divide_no_nan(x - start, end - start), 0.0, 1.0)
         return index, t, (start, end), piece
 
 
@@ -442,16 +442,16 @@ def _last_below(knots: Tensor, x: Tensor) -> Tensor:
 
     Under XLA `tf.searchsorted` compares each `x` with each knot.
     """
-    index = tf.zeros_like(x, tf.int32)
+    index = xp.zeros_like(x, xp.int32)
     for step in (2**n for n in reversed(range((len(knots) - 1).bit_length()))):
-        trial = tf.minimum(index + step, len(knots) - 1)
-        index = tf.where(tf.gather(knots, trial) <= x, trial, index)
+        trial = xp.minimum(index + step, len(knots) - 1)
+        index = xp.where(xp.gather(knots, trial) <= x, trial, index)
     return index
 
 
 def _primitive(t: Tensor, width: Tensor, h: Tensor, primitive: Tensor, *cubic: Tensor) -> Tensor:
     """The primitive at a share `t` of a piece."""
-    return primitive + width * (h * t + _area(tf.zeros_like(t), t, *cubic))
+    return primitive + width * (h * t + _area(xp.zeros_like(t), t, *cubic))
 
 
 def _rise_of(t: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
@@ -462,12 +462,12 @@ def _rise_of(t: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
 def _area(t: Tensor, d: Tensor, first: Tensor, second: Tensor, third: Tensor) -> Tensor:
     """The integral of the rise of a cubic from `t`, between `t` and `t + d`."""
     curved = second * (t + d / 3.0) + third * (1.5 * t * t + t * d + d * d / 4.0)
-    return tf.square(d) * (first / 2.0 + curved)
+    return xp.square(d) * (first / 2.0 + curved)
 
 
 def _clip_slope(x: Tensor, low: float, high: float) -> Tensor:
     """Computes the slope of `clip(x, low, high)`: 1 between, 0 beyond, 1/2 at both ends."""
-    return 0.5 * (tf.sign(x - low) - tf.sign(x - high))
+    return 0.5 * (xp.sign(x - low) - xp.sign(x - high))
 
 
 def _rise(*series: Sequence[float], strictly: bool = False) -> bool:
@@ -495,17 +495,17 @@ class _StepLink(ElementaryLink):
         return tuple(threshold for threshold, _ in self.steps)
 
     def phi(self, x: Tensor) -> Tensor:
-        return sum(0.5 * height * (1.0 + tf.sign(x - t)) for t, height in self.steps)
+        return sum(0.5 * height * (1.0 + xp.sign(x - t)) for t, height in self.steps)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return sum(height * tf.maximum(x - t, 0.0) for t, height in self.steps)
+        return sum(height * xp.maximum(x - t, 0.0) for t, height in self.steps)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return tf.where(tf.math.is_nan(x), x, 0.0)
+        return xp.where(xp.is_nan(x), x, 0.0)
 
     def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return sum(
-            0.5 * height * tf.abs(z - t) * tf.abs(tf.sign(z - t) - tf.sign(x - t))
+            0.5 * height * xp.abs(z - t) * xp.abs(xp.sign(z - t) - xp.sign(x - t))
             for t, height in self.steps
         )
 
@@ -528,10 +528,10 @@ class Sign(_StepLink):
     phi_image = (-1.0, 1.0)
 
     def phi(self, x: Tensor) -> Tensor:
-        return tf.sign(x)
+        return xp.sign(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
-        return tf.abs(x)
+        return xp.abs(x)
 
 
 @register

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import check_object, number_array
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.links.composite import CompositeSoftmax
+from tfrank_sel.numerics import Tensor
 
 Array = NDArray[np.float64]
 
@@ -163,9 +163,8 @@ def class_sensitivity(
     if arrays[0].ndim != 1 or arrays[0].shape != arrays[1].shape:
         shapes = {"scores": arrays[0].shape, "weights": arrays[1].shape}
         raise refusal("`scores` and `weights` must be [items]", **shapes)
-    s, w = (tf.constant([x]) for x in arrays)
-    sensitivity: Array = link.sensitivity(s, tf.ones_like(s, tf.bool), w)[0].numpy()
-    return sensitivity
+    s, w = (x[np.newaxis] for x in arrays)
+    return _apply(link.sensitivity, s, np.ones_like(s, bool), w)[0]
 
 
 def sensitivity_table(
@@ -430,7 +429,6 @@ def _total(
 def _apply(f: Callable[..., Tensor], *args: ArrayLike) -> Array:
     """Computes `f` in float64; booleans stay."""
     arrays = (np.asarray(x) for x in args)
-    tensors = (tf.constant(x, tf.bool if x.dtype == bool else tf.float64) for x in arrays)
-    with tf.init_scope():
-        value: Array = f(*tensors).numpy()
-    return value
+    tensors = (xp.constant(x, xp.bool_ if x.dtype == bool else xp.float64) for x in arrays)
+    with xp.init_scope():
+        return np.array(f(*tensors))

@@ -11,14 +11,12 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, ClassVar
 
-import tensorflow as tf
-from tensorflow import Tensor
-
-from tfrank_sel import keras_versions
+from tfrank_sel import keras_versions, numerics as xp
 from tfrank_sel.compilation import Formula, differentiable, in_graph, unconverted
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch, Listwise, list_weights
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import class_labels, label_order, masking
 from tfrank_sel.serialization import register
 
@@ -28,7 +26,7 @@ Normalizer = Callable[[Tensor, Tensor, Tensor], Tensor]
 @register
 def mean_over_terms(total: Tensor, terms: Tensor, list_size: Tensor) -> Tensor:
     """Divides by the number of pairs or items, so that lists of any length count equally."""
-    return tf.math.divide_no_nan(total, terms)
+    return xp.divide_no_nan(total, terms)
 
 
 @register
@@ -43,7 +41,7 @@ def mean_over_slots(total: Tensor, terms: Tensor, list_size: Tensor) -> Tensor:
 
     The mean over a batch then equals that of `tfr.keras.losses`. It depends on the padding.
     """
-    return tf.math.divide_no_nan(total, tf.cast(list_size, total.dtype))
+    return xp.divide_no_nan(total, xp.cast(list_size, total.dtype))
 
 
 class Normalized:
@@ -59,8 +57,8 @@ class Normalized:
 
 def of_items(normalizer: Normalizer, values: Tensor, mask: Tensor) -> Tensor:
     """Sums the values of the valid items of each list, and normalises the sums."""
-    items = tf.reduce_sum(tf.cast(mask, values.dtype), axis=-1)
-    return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])
+    items = xp.reduce_sum(xp.cast(mask, values.dtype), axis=-1)
+    return normalizer(masking.masked_sum(values, mask), items, xp.shape(values)[1])
 
 
 def weights_of_valid(
@@ -72,10 +70,10 @@ def weights_of_valid(
     """
     if are_indices is False or reduction not in ("mean", "sum_over_batch_size"):
         return weights
-    size = tf.cast(tf.size(is_valid), weights.dtype)
-    counted = tf.reduce_sum(tf.cast(is_valid, weights.dtype))
-    factor = tf.math.divide_no_nan(size, counted)
-    return weights * (factor if are_indices is True else tf.where(are_indices, factor, 1.0))
+    size = xp.cast(xp.size(is_valid), weights.dtype)
+    counted = xp.reduce_sum(xp.cast(is_valid, weights.dtype))
+    factor = xp.divide_no_nan(size, counted)
+    return weights * (factor if are_indices is True else xp.where(are_indices, factor, 1.0))
 
 
 class ReducedLoss(keras_versions.Loss):
@@ -92,8 +90,8 @@ class ReducedLoss(keras_versions.Loss):
         """Reduces values; without a reduction, to the shape of `positions` but its last axis."""
         value = super().__call__(values, values, weights)
         if self.reduction in (None, "none"):
-            return value if positions is None else tf.reshape(value, tf.shape(positions)[:-1])
-        return tf.reduce_sum(value)  # Keras passes a vector if there are no values
+            return value if positions is None else xp.reshape(value, xp.shape(positions)[:-1])
+        return xp.reduce_sum(value)  # Keras passes a vector if there are no values
 
 
 class ListwiseLoss(Listwise, ReducedLoss):
@@ -160,20 +158,20 @@ class ListwiseLoss(Listwise, ReducedLoss):
     def _of_labels(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Tensor, Tensor]:
         """Computes the loss and the weight of each list from labels of items."""
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
-        is_valid = tf.reduce_any(batch.mask, axis=1)
+        is_valid = xp.reduce_any(batch.mask, axis=1)
         are_indices = self.takes_classes and class_labels.are_given(y_true, y_pred)
         weights = weights_of_valid(batch.list_weights, is_valid, self.reduction, are_indices)
         return self.shared_formula(batch.labels, batch.scores, batch.mask, batch.weights), weights
 
     def _of_classes(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Tensor, Tensor]:
         """Computes the loss and the weight of each list from the index of its relevant item."""
-        scores = tf.cast(y_pred, self.dtype)
+        scores = xp.cast(y_pred, self.dtype)
         self.check_size(scores.shape)
-        classes = class_labels.as_int32(tf.reshape(y_true, [-1]))
-        is_valid = (classes >= 0) & (tf.shape(scores)[1] > 0)
-        weights = tf.where(is_valid, list_weights(sample_weight, scores), 0.0)
+        classes = class_labels.as_int32(xp.reshape(y_true, [-1]))
+        is_valid = (classes >= 0) & (xp.shape(scores)[1] > 0)
+        weights = xp.where(is_valid, list_weights(sample_weight, scores), 0.0)
         weights = weights_of_valid(weights, is_valid, self.reduction)
-        return self.checked_classes(tf.where(is_valid, classes, -1), scores), weights
+        return self.checked_classes(xp.where(is_valid, classes, -1), scores), weights
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of lists with one relevant item, of label 1, without their labels.
@@ -200,18 +198,18 @@ class ListwiseLoss(Listwise, ReducedLoss):
 
     def classes_or_nan(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes `of_classes`, but NaN as in `or_nan`, and 0 for a list of a negative index."""
-        is_valid, size = classes >= 0, scores.shape[1] or tf.shape(scores)[1]
+        is_valid, size = classes >= 0, scores.shape[1] or xp.shape(scores)[1]
         known = scores.shape if scores.shape[1] else [scores.shape[0], None]
         # padding may hold NaN; the formulas need a class
-        missing = [[0, 0], [0, tf.cast(size < 1, tf.int32)]]
-        scores = tf.cond(
-            tf.reduce_all(is_valid) & (size > 0),
+        missing = [[0, 0], [0, xp.cast(size < 1, xp.int32)]]
+        scores = xp.cond(
+            xp.reduce_all(is_valid) & (size > 0),
             lambda: scores,
-            lambda: tf.pad(tf.where(is_valid[:, tf.newaxis], scores, 0.0), missing),
+            lambda: xp.pad(xp.where(is_valid[:, xp.newaxis], scores, 0.0), missing),
         )
-        scores = tf.ensure_shape(scores, known)
+        scores = xp.ensure_shape(scores, known)
         values = self.nan_unless_held(self.of_classes(classes, scores), scores)
-        return tf.where(is_valid, values, 0.0)
+        return xp.where(is_valid, values, 0.0)
 
     def or_nan(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes `per_list`, but NaN for a list with a valid item of score NaN or infinity."""
@@ -223,9 +221,9 @@ class ListwiseLoss(Listwise, ReducedLoss):
         The formula could return a number for such scores: every comparison with NaN is False, and
         an infinite score can have a finite loss with an infinite gradient.
         """
-        is_held = scores < math.inf if self.takes_minus_infinity else tf.math.is_finite(scores)
-        is_held = tf.reduce_all(is_held, axis=list(range(1, len(scores.shape))))
-        return values * tf.where(is_held, tf.ones([], values.dtype), math.nan)
+        is_held = scores < math.inf if self.takes_minus_infinity else xp.is_finite(scores)
+        is_held = xp.reduce_all(is_held, axis=list(range(1, len(scores.shape))))
+        return values * xp.where(is_held, xp.ones([], values.dtype), math.nan)
 
 
 class LabelOrderedLoss(ListwiseLoss):
@@ -244,8 +242,8 @@ class LabelOrderedLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Sorts each list, and computes its weighted loss."""
-        weight = tf.reduce_sum(tf.where(mask, weights * labels, 0.0), axis=-1)
-        weight = tf.math.divide_no_nan(weight, tf.reduce_sum(labels, axis=-1))
+        weight = xp.reduce_sum(xp.where(mask, weights * labels, 0.0), axis=-1)
+        weight = xp.divide_no_nan(weight, xp.reduce_sum(labels, axis=-1))
         return weight * self.of_sorted(*label_order.sort(labels, scores, mask))
 
 
@@ -275,31 +273,31 @@ class ScoreVectorLoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras: an item either has all its scores or is padding."""
-        keras_mask = getattr(y_pred, "_keras_mask", None)
-        scores = y_pred if isinstance(y_pred, tf.RaggedTensor) else tf.convert_to_tensor(y_pred)
-        shape = tf.TensorShape([None, None, self.num_scores])
-        if not scores.shape.is_compatible_with(shape):
+        keras_mask = xp.get_keras_mask(y_pred)
+        scores = y_pred if isinstance(y_pred, xp.RaggedTensor) else xp.convert_to_tensor(y_pred)
+        shape = xp.TensorShape([None, None, self.num_scores])
+        if not xp.static_shape(scores).is_compatible_with(shape):
             raise refusal(
                 "`y_pred` must have shape [batch_size, list_size, "
                 f"{self.num_scores or 'num_scores'}]",
                 f"y_pred.shape={scores.shape}",
             )
-        scores = tf.cast(scores, dtype)
-        if isinstance(scores, tf.RaggedTensor):
+        scores = xp.cast(scores, dtype)
+        if isinstance(scores, xp.RaggedTensor):
             vectors = scores.values
-            if isinstance(vectors, tf.RaggedTensor):
+            if isinstance(vectors, xp.RaggedTensor):
                 vectors = vectors.to_tensor(math.nan)
-            items = scores.with_values(tf.zeros(tf.shape(vectors)[:1], dtype))
+            items = scores.with_values(xp.zeros(xp.shape(vectors)[:1], dtype))
             scores = scores.with_values(vectors)
         else:
-            items = tf.zeros(tf.shape(scores)[:2], dtype)
-            items.set_shape(scores.shape[:2])
+            items = xp.zeros(xp.shape(scores)[:2], dtype)
+            items = xp.ensure_shape(items, scores.shape[:2])
         if keras_mask is not None:
-            items._keras_mask = keras_mask
+            items = xp.set_keras_mask(items, keras_mask)
         batch = super().batch_of(y_true, items, sample_weight, dtype)
-        if isinstance(scores, tf.RaggedTensor):
-            scores = scores.to_tensor(math.nan, shape=[None, tf.shape(batch.mask)[1], None])
-        return batch._replace(scores=tf.where(batch.mask[..., tf.newaxis], scores, 0.0))
+        if isinstance(scores, xp.RaggedTensor):
+            scores = scores.to_tensor(math.nan, shape=[None, xp.shape(batch.mask)[1], None])
+        return batch._replace(scores=xp.where(batch.mask[..., xp.newaxis], scores, 0.0))
 
 
 class ScoreLoss(ListwiseLoss):
@@ -353,9 +351,9 @@ class ScoreLoss(ListwiseLoss):
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         labels, mask = batch.observed_scores(self.label_map), batch.mask
         return ListBatch(
-            labels=tf.where(mask, labels, self._origin),
-            scores=tf.where(mask, batch.scores, self._origin),
+            labels=xp.where(mask, labels, self._origin),
+            scores=xp.where(mask, batch.scores, self._origin),
             mask=mask,
-            weights=tf.where(mask, batch.weights, 0.0),
-            list_weights=tf.where(tf.reduce_any(mask, axis=1), batch.list_weights, 0.0),
+            weights=xp.where(mask, batch.weights, 0.0),
+            list_weights=xp.where(xp.reduce_any(mask, axis=1), batch.list_weights, 0.0),
         )

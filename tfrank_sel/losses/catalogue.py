@@ -7,15 +7,15 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Count
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.errors import refusal
 from tfrank_sel.losses.bases import ListwiseLoss, ReducedLoss, weights_of_valid
 from tfrank_sel.losses.rg import RGLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import class_labels
 from tfrank_sel.serialization import UNSET, Named, register
 
@@ -102,9 +102,9 @@ class CatalogueLoss(Named, ReducedLoss):
     @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         indices, states, weights = self.by_state(y_true, y_pred, sample_weight)
-        is_valid = tf.reduce_any(indices >= self._first, axis=1)
-        states = tf.where(is_valid[:, tf.newaxis], tf.cast(states, self.dtype), 0.0)
-        weights *= tf.cast(is_valid, self.dtype)
+        is_valid = xp.reduce_any(indices >= self._first, axis=1)
+        states = xp.where(is_valid[:, xp.newaxis], xp.cast(states, self.dtype), 0.0)
+        weights *= xp.cast(is_valid, self.dtype)
         weights = weights_of_valid(weights, is_valid, self.reduction)
         return self.reduce(self._of_states(indices, states), weights, y_pred)
 
@@ -112,15 +112,15 @@ class CatalogueLoss(Named, ReducedLoss):
         self, y_true: Any, y_pred: Any, sample_weight: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns indices `[states, n]`, states `[states, num_factors]` and weights `[states]`."""
-        indices, states = _indices(y_true, y_pred), tf.convert_to_tensor(y_pred)
-        weights = tf.cast(1.0 if sample_weight is None else sample_weight, self.dtype)
-        if states.shape.rank == 3:
+        indices, states = _indices(y_true, y_pred), xp.convert_to_tensor(y_pred)
+        weights = xp.cast(1.0 if sample_weight is None else sample_weight, self.dtype)
+        if xp.rank(states) == 3:
             indices, states, weights = class_labels.flatten_sequences(indices, y_pred, weights)
         else:
             indices = class_labels.apply_mask(indices, y_pred)
-        if indices.shape.rank == 1:
-            indices = indices[:, tf.newaxis]
-        weights = tf.broadcast_to(tf.reshape(weights, [-1]), tf.shape(indices)[:1])
+        if xp.rank(indices) == 1:
+            indices = indices[:, xp.newaxis]
+        weights = xp.broadcast_to(xp.reshape(weights, [-1]), xp.shape(indices)[:1])
         return indices, states, weights
 
     @functools.cached_property
@@ -135,14 +135,14 @@ class CatalogueLoss(Named, ReducedLoss):
     def _of_states(self, indices: Tensor, states: Tensor) -> Tensor:
         """Computes the loss of each state, from indices `[states, n]`."""
         indices, vectors, weights = indices - self._first, self._vectors(), None
-        if not vectors.shape.is_compatible_with([None, states.shape[1]]):
+        if not xp.static_shape(vectors).is_compatible_with([None, states.shape[1]]):
             raise refusal(
                 "`items` must have vectors as long as the states",
                 f"items {vectors.shape}, states {states.shape}",
             )
         if self.item_weights is not None:
-            weights = tf.constant(self._item_weights, self.dtype)
-            if not weights.shape.is_compatible_with(vectors.shape[:1]):
+            weights = xp.constant(self._item_weights, self.dtype)
+            if not xp.static_shape(weights).is_compatible_with(vectors.shape[:1]):
                 raise refusal(
                     "`item_weights` must have a number for each row of the item vectors, also "
                     "that of padding",
@@ -158,19 +158,19 @@ class CatalogueLoss(Named, ReducedLoss):
         )
 
         def of_rows(states: Tensor, indices: Tensor, vectors: Tensor) -> Tensor:
-            logits = tf.matmul(states, vectors, transpose_b=True)
+            logits = xp.matmul(states, vectors, transpose_b=True)
             if indices.shape[1] == 1 and has_class_form:
                 values = self.loss.classes_or_nan(indices[:, 0], logits)
                 return values if weights is None else values * _of_one(weights, indices)
-            labels = tf.one_hot(indices, tf.shape(logits)[1], dtype=logits.dtype)
-            of_items = None if weights is None else tf.broadcast_to(weights, tf.shape(logits))
-            labels = tf.reduce_sum(labels, axis=1)
+            labels = xp.one_hot(indices, xp.shape(logits)[1], dtype=logits.dtype)
+            of_items = None if weights is None else xp.broadcast_to(weights, xp.shape(logits))
+            labels = xp.reduce_sum(labels, axis=1)
             batch = self.loss.batch_of(labels, logits, of_items, self.dtype)
             return self.loss.or_nan(batch.labels, batch.scores, batch.mask, batch.weights)
 
-        size = vectors.shape[0] or tf.shape(vectors)[0]
+        size = vectors.shape[0] or xp.shape(vectors)[0]
         rows = self.logits_at_once // size
-        rows = max(1, rows) if isinstance(rows, int) else tf.maximum(1, rows)
+        rows = max(1, rows) if isinstance(rows, int) else xp.maximum(1, rows)
         return _by_rows(of_rows, states, indices, vectors, rows)
 
     def _vectors(self) -> Tensor:
@@ -179,19 +179,19 @@ class CatalogueLoss(Named, ReducedLoss):
         if isinstance(self.items, keras.layers.Embedding) and not self.items.built:
             raise refusal("`items` must be built: call the model first", self.items.name)
         is_function = not hasattr(self.items, "embeddings")
-        return tf.cast(self.items() if is_function else self.items.embeddings, self.dtype)
+        return xp.cast(self.items() if is_function else self.items.embeddings, self.dtype)
 
 
 def _indices(y_true: Any, y_pred: Any) -> Tensor:
     """The indices of the items of each state."""
-    is_ragged = any(isinstance(x, tf.RaggedTensor) for x in (y_true, y_pred))
-    indices = y_true if is_ragged else tf.convert_to_tensor(y_true)
+    is_ragged = any(isinstance(x, xp.RaggedTensor) for x in (y_true, y_pred))
+    indices = y_true if is_ragged else xp.convert_to_tensor(y_true)
     rank, of_states = len(y_pred.shape), y_pred.shape[:-1]
     if (
         is_ragged
-        or not indices.dtype.is_integer
-        or (rank, indices.shape.rank) not in _RANKS
-        or not indices.shape[: rank - 1].is_compatible_with(of_states)
+        or not xp.is_integer(indices.dtype)
+        or (rank, xp.rank(indices)) not in _RANKS
+        or not xp.static_shape(indices)[: rank - 1].is_compatible_with(of_states)
     ):
         raise refusal(
             "`y_true` must be dense integers [batch_size, length] and `y_pred` states [batch_size, "
@@ -204,8 +204,8 @@ def _indices(y_true: Any, y_pred: Any) -> Tensor:
 
 def _of_one(weights: Tensor, indices: Tensor) -> Tensor:
     """The weight of the item of each state."""
-    is_class = (indices >= 0) & (indices < tf.shape(weights)[0])
-    return tf.gather(weights, tf.where(is_class, indices, 0))[:, 0]
+    is_class = (indices >= 0) & (indices < xp.shape(weights)[0])
+    return xp.gather(weights, xp.where(is_class, indices, 0))[:, 0]
 
 
 def _by_rows(
@@ -216,18 +216,18 @@ def _by_rows(
     The gradient of one block of states is taken before the next block starts: a plain loop would
     keep the logits of all blocks for its gradient.
     """
-    count = states.shape[0] or tf.shape(states)[0]
+    count = states.shape[0] or xp.shape(states)[0]
     blocks = -(-count // rows)
     if isinstance(blocks, int):  # XLA needs sizes of blocks that it knows
         rows = -(-count // blocks)  # few states are not padded to a full block
     missing = [[0, blocks * rows - count], [0, 0]]
-    padded = tf.pad(indices, missing, constant_values=-1)
-    of_block = tf.reshape(padded, tf.stack([blocks, rows, tf.shape(indices)[1]]))
-    of_block.set_shape([None, None, indices.shape[1]])
+    padded = xp.pad(indices, missing, constant_values=-1)
+    of_block = xp.reshape(padded, xp.stack([blocks, rows, xp.shape(indices)[1]]))
+    of_block = xp.ensure_shape(of_block, [None, None, indices.shape[1]])
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def run(states: Tensor, vectors: Tensor) -> tuple[Tensor, object]:
-        values = tf.map_fn(
+        values = xp.map_fn(
             lambda block: of_rows(block[0], block[1], vectors),
             (states, of_block),
             fn_output_signature=states.dtype,
@@ -235,24 +235,22 @@ def _by_rows(
         )
 
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            def step(i: Tensor, total: Tensor, parts: tf.TensorArray) -> tuple[Any, ...]:
-                with tf.GradientTape() as tape:
-                    state = states[i]
-                    tape.watch([state, vectors])
-                    values = of_rows(state, of_block[i], vectors)
-                of_states, of_vectors = tape.gradient(
-                    values, [state, vectors], upstream[i], unconnected_gradients="zero"
-                )
+            def step(i: Tensor, total: Tensor, parts: xp.TensorArray) -> tuple[Any, ...]:
+                def of_rows_here(states: Tensor, vectors: Tensor) -> Tensor:
+                    return of_rows(states, of_block[i], vectors)
+
+                pull_back = xp.vjp(of_rows_here, states[i], vectors)[1]
+                of_states, of_vectors = pull_back(upstream[i])
                 return i + 1, total + of_vectors, parts.write(i, of_states)
 
-            parts = tf.TensorArray(states.dtype, blocks, element_shape=states.shape[1:])
-            start = tf.constant(0), tf.zeros_like(vectors), parts
-            _, total, parts = tf.while_loop(
+            parts = xp.TensorArray(states.dtype, blocks, element_shape=states.shape[1:])
+            start = xp.constant(0), xp.zeros_like(vectors), parts
+            _, total, parts = xp.while_loop(
                 lambda i, *_: i < blocks, step, start, parallel_iterations=1
             )
             return parts.stack(), total
 
         return values, gradient
 
-    of_blocks = tf.reshape(tf.pad(states, missing), tf.stack([blocks, rows, states.shape[1]]))
-    return tf.reshape(run(of_blocks, vectors), [-1])[:count]
+    of_blocks = xp.reshape(xp.pad(states, missing), xp.stack([blocks, rows, states.shape[1]]))
+    return xp.reshape(run(of_blocks, vectors), [-1])[:count]

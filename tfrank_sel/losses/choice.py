@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import number_array
 from tfrank_sel.errors import refusal
 from tfrank_sel.links import convexity
@@ -25,6 +24,7 @@ from tfrank_sel.losses.selective import (
     SelectiveSigmoidLoss,
     SelectiveSoftmaxLoss,
 )
+from tfrank_sel.numerics import Tensor
 
 Wanted = Literal["high_score", "low_score", "high_norm", "low_norm", "clip_low"]
 Status = Literal["valid", "region_only", "even", "invalid"]
@@ -333,13 +333,14 @@ def judge(
     link = _link(loss)
     if isinstance(link, CompositeSoftmax):
         curvatures = link.sensitivity(
-            _constant(np.nan_to_num(lists)), ~tf.math.is_nan(lists), tf.ones_like(lists)
+            _constant(np.nan_to_num(lists)), ~xp.is_nan(lists), xp.ones_like(lists)
         )
         is_convex = convexity.is_increasing(link.scaling)
     else:
         curvatures = link.slope(_constant(lists))
         is_convex = convexity.is_increasing(link)
-    low, middle, high = (_median(curvatures.numpy(), region) for region in regions)
+    curvatures = np.asarray(curvatures)
+    low, middle, high = (_median(curvatures, region) for region in regions)
     levels = [_median(lists, region) for region in regions]
     measured = _regions((low, middle, high))
     ranks = isinstance(link, CompositeSoftmax)
@@ -349,7 +350,7 @@ def judge(
     if is_squared and not measured:
         status, why = "even", "all errors cost the same"
     if status in ("valid", "region_only") and sensitivity in ENDS:
-        covered = _coverage(curvatures.numpy(), regions[2 if sensitivity == "high_score" else 0])
+        covered = _coverage(curvatures, regions[2 if sensitivity == "high_score" else 0])
         if covered < COVERAGE:
             status, why = (
                 "invalid",
@@ -455,7 +456,7 @@ def _coverage(values: Array, region: Array) -> float:
 
 
 def _constant(x: Any) -> Tensor:
-    return tf.constant(x, tf.float64)
+    return xp.constant(x, xp.float64)
 
 
 class _Recipe(NamedTuple):

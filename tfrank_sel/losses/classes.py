@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, one_class
 from tfrank_sel.serialization import register
 
@@ -64,13 +64,13 @@ class ZLPRLoss(ListwiseLoss):
             one_class.scores_of(classes, scores),
             one_class.are_there(classes, scores),
         )
-        of_one = tf.where(has_class, tf.math.softplus(self.threshold - target), 0.0)
+        of_one = xp.where(has_class, xp.softplus(self.threshold - target), 0.0)
         return of_one + _softplus(one_class.log_sum_exp_beside(classes, scores) - self.threshold)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the losses of the true labels and of the false ones."""
-        t = tf.where(mask, tf.minimum(labels, 1.0), 0.0)
-        return _zlpr(t, scores - self.threshold, tf.where(mask, weights, 0.0))
+        t = xp.where(mask, xp.minimum(labels, 1.0), 0.0)
+        return _zlpr(t, scores - self.threshold, xp.where(mask, weights, 0.0))
 
     def probabilities(self, y_pred: Any) -> Tensor:
         """Converts scores to the probability of each label, `sigmoid(2 * (s - c))`.
@@ -85,13 +85,13 @@ class ZLPRLoss(ListwiseLoss):
             >>> losses.ZLPRLoss(threshold=1.0).probabilities(tf.constant([1.0])).numpy().tolist()
             [0.5]
         """
-        return tf.sigmoid(2.0 * (tf.convert_to_tensor(y_pred) - self.threshold))
+        return xp.sigmoid(2.0 * (xp.convert_to_tensor(y_pred) - self.threshold))
 
 
 def _softplus(x: Tensor) -> Tensor:
     """`log(1 + exp(x))`, also of -inf."""
     is_some = x > -math.inf
-    return tf.where(is_some, tf.math.softplus(tf.where(is_some, x, 0.0)), 0.0)
+    return xp.where(is_some, xp.softplus(xp.where(is_some, x, 0.0)), 0.0)
 
 
 def _zlpr(t: Tensor, s: Tensor, weights: Tensor) -> Tensor:
@@ -101,15 +101,12 @@ def _zlpr(t: Tensor, s: Tensor, weights: Tensor) -> Tensor:
         held = masking.log1p_sum_exp(-s, weights * t)
         return held + masking.log1p_sum_exp(s, weights * (1.0 - t))
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(s: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
-            with tf.GradientTape() as tape:
-                tape.watch(s)
-                loss = value(s)
-            far = tape.gradient(loss, s, upstream)
+            [far] = xp.vjp(value, s)[1](upstream)
             is_near, near = _slope_near_optimum(t, s, weights)
-            return tf.where(is_near, upstream[:, tf.newaxis] * near, far)
+            return xp.where(is_near, upstream[:, xp.newaxis] * near, far)
 
         return value(s), gradient
 
@@ -129,15 +126,15 @@ def _slope_near_optimum(t: Tensor, s: Tensor, weights: Tensor) -> tuple[Tensor, 
     """
     counts = weights > 0.0
     soft = counts & (t > 0.0) & (t < 1.0)
-    t = tf.where(soft, t, 0.5)
-    d = 2.0 * s - (tf.math.log(t) - tf.math.log1p(-t))
-    is_near = tf.reduce_all(tf.where(soft, tf.abs(d) < 1.0, ~counts), axis=-1, keepdims=True)
+    t = xp.where(soft, t, 0.5)
+    d = 2.0 * s - (xp.log(t) - xp.log1p(-t))
+    is_near = xp.reduce_all(xp.where(soft, xp.abs(d) < 1.0, ~counts), axis=-1, keepdims=True)
     use = soft & is_near
-    s, d = tf.where(use, s, 0.0), tf.where(use, d, 0.0)
-    positive = tf.where(use, weights * t * tf.exp(-s), 0.0)
-    total = 1.0 + tf.reduce_sum(positive, axis=-1, keepdims=True)
-    excess = tf.reduce_sum(positive * tf.math.expm1(d), axis=-1, keepdims=True)
-    return is_near, positive / total * tf.math.expm1(d - tf.math.log1p(excess / total))
+    s, d = xp.where(use, s, 0.0), xp.where(use, d, 0.0)
+    positive = xp.where(use, weights * t * xp.exp(-s), 0.0)
+    total = 1.0 + xp.reduce_sum(positive, axis=-1, keepdims=True)
+    excess = xp.reduce_sum(positive * xp.expm1(d), axis=-1, keepdims=True)
+    return is_near, positive / total * xp.expm1(d - xp.log1p(excess / total))
 
 
 class NWayLoss(ListwiseLoss):
@@ -175,16 +172,16 @@ class NWayLoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras: the items are rows, and labels and scores have classes."""
-        keras_mask = getattr(y_pred, "_keras_mask", None)
+        keras_mask = xp.get_keras_mask(y_pred)
         labels, scores = (_dense(x, dtype) for x in (y_true, y_pred))
-        if labels.shape.rank is None:  # a function was traced for labels of several ranks
-            labels = tf.ensure_shape(labels, scores.shape)
-        if scores.shape.rank == 2 and labels.shape.rank == 2:
-            labels, scores = labels[tf.newaxis], scores[tf.newaxis]
-            keras_mask = None if keras_mask is None else tf.reshape(keras_mask, [1, -1])
+        if xp.rank(labels) is None:  # a function was traced for labels of several ranks
+            labels = xp.ensure_shape(labels, scores.shape)
+        if xp.rank(scores) == 2 and xp.rank(labels) == 2:
+            labels, scores = labels[xp.newaxis], scores[xp.newaxis]
+            keras_mask = None if keras_mask is None else xp.reshape(keras_mask, [1, -1])
             if sample_weight is not None:
-                sample_weight = tf.reshape(_dense(sample_weight, dtype), [1, -1])
-        if scores.shape.rank != 3 or not labels.shape.is_compatible_with(scores.shape):
+                sample_weight = xp.reshape(_dense(sample_weight, dtype), [1, -1])
+        if xp.rank(scores) != 3 or not xp.static_shape(labels).is_compatible_with(scores.shape):
             raise refusal(
                 "`y_true` and `y_pred` must have shape [batch_size, num_rows, num_classes]",
                 f"y_true.shape={labels.shape}, y_pred.shape={scores.shape}",
@@ -192,22 +189,22 @@ class NWayLoss(ListwiseLoss):
         if scores.shape[-1] is not None and scores.shape[-1] < 2:
             raise refusal("There must be at least two classes", f"y_pred.shape={scores.shape}")
         # a row is treated as an item with the smallest of its labels: NaN or below 0 is padding
-        is_labelled = tf.reduce_all(labels >= 0.0, axis=-1)
-        rows = tf.where(is_labelled, tf.zeros_like(scores[..., 0]), -1.0)
-        items = tf.zeros_like(rows)
+        is_labelled = xp.reduce_all(labels >= 0.0, axis=-1)
+        rows = xp.where(is_labelled, xp.zeros_like(scores[..., 0]), -1.0)
+        items = xp.zeros_like(rows)
         if keras_mask is not None:
-            items._keras_mask = keras_mask
+            items = xp.set_keras_mask(items, keras_mask)
         batch = super().batch_of(rows, items, sample_weight, dtype)
-        mask = batch.mask[..., tf.newaxis]
+        mask = batch.mask[..., xp.newaxis]
         return batch._replace(
-            labels=tf.where(mask, labels, 0.0),
-            scores=masking.centre(tf.where(mask, scores, 0.0), mask),
+            labels=xp.where(mask, labels, 0.0),
+            scores=masking.centre(xp.where(mask, scores, 0.0), mask),
         )
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the losses of the classes."""
-        weights = tf.where(mask, weights, 0.0)[..., tf.newaxis]
-        return tf.reduce_sum(self.per_class(weights * labels, scores), axis=-1)
+        weights = xp.where(mask, weights, 0.0)[..., xp.newaxis]
+        return xp.reduce_sum(self.per_class(weights * labels, scores), axis=-1)
 
 
 @register
@@ -256,8 +253,8 @@ class NWayJointLoss(NWayLoss):
             The factors that `probabilities` takes.
         """
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
-        masses = batch.weights[..., tf.newaxis] * batch.labels
-        return tf.exp(self.per_class(masses, batch.scores))
+        masses = batch.weights[..., xp.newaxis] * batch.labels
+        return xp.exp(self.per_class(masses, batch.scores))
 
     def probabilities(self, y_pred: Any, class_factors: Any) -> Tensor:
         """Converts scores to probabilities, proportional to `A_j * exp(2 * s_ij)`.
@@ -269,8 +266,8 @@ class NWayJointLoss(NWayLoss):
         Returns:
             The probabilities, of the shape of `y_pred`.
         """
-        log_factors = tf.math.log(tf.convert_to_tensor(class_factors))[..., tf.newaxis, :]
-        return tf.nn.softmax(2.0 * tf.convert_to_tensor(y_pred) + log_factors)
+        log_factors = xp.log(xp.convert_to_tensor(class_factors))[..., xp.newaxis, :]
+        return xp.softmax(2.0 * xp.convert_to_tensor(y_pred) + log_factors)
 
 
 @register
@@ -303,7 +300,7 @@ class NWayMeanLoss(NWayLoss):
 
     def per_class(self, masses: Tensor, scores: Tensor) -> Tensor:
         """Computes the logarithm of each class."""
-        mean = tf.reduce_mean(scores, axis=-1, keepdims=True)
+        mean = xp.reduce_mean(scores, axis=-1, keepdims=True)
         return masking.log1p_sum_exp(mean - scores, masses, axis=1)
 
     def probabilities(self, y_pred: Any) -> Tensor:
@@ -315,7 +312,7 @@ class NWayMeanLoss(NWayLoss):
         Returns:
             The probabilities, of the shape of `y_pred`.
         """
-        return tf.nn.softmax(tf.convert_to_tensor(y_pred))
+        return xp.softmax(xp.convert_to_tensor(y_pred))
 
 
 @register
@@ -387,25 +384,25 @@ class NWayPairwiseLoss(NWayLoss):
         Returns:
             The probabilities, of the shape of `y_pred`.
         """
-        scores = tf.convert_to_tensor(y_pred)
-        return tf.nn.softmax(2.0 * scores / self.scale - tf.math.log(self._weights(scores)))
+        scores = xp.convert_to_tensor(y_pred)
+        return xp.softmax(2.0 * scores / self.scale - xp.log(self._weights(scores)))
 
     def _weights(self, scores: Tensor) -> Tensor:
         if self.class_weights is None:
-            return tf.ones([1], scores.dtype)
+            return xp.ones([1], scores.dtype)
         if scores.shape[-1] not in (None, len(self.class_weights)):
             raise refusal(
                 "`class_weights` must have one weight for each class",
                 f"class_weights={self.class_weights}, y_pred.shape={scores.shape}",
             )
-        return tf.constant(self.class_weights, scores.dtype)
+        return xp.constant(self.class_weights, scores.dtype)
 
 
 def _dense(x: Any, dtype: str) -> Tensor:
     """Casts to `dtype` and pads ragged rows with NaN."""
-    if isinstance(x, tf.RaggedTensor):
-        return tf.cast(x, dtype).to_tensor(math.nan)
-    return tf.cast(tf.convert_to_tensor(x), dtype)
+    if isinstance(x, xp.RaggedTensor):
+        return xp.cast(x, dtype).to_tensor(math.nan)
+    return xp.cast(xp.convert_to_tensor(x), dtype)
 
 
 class JointOptimum(NamedTuple):
@@ -475,15 +472,15 @@ def joint_optimum(labels: ArrayLike) -> JointOptimum:
 
 def log_sum_exp_of_others(scores: Tensor) -> Tensor:
     """Computes `log sum_{k != j} exp(s_ik)` for each class `j` of each row `i`."""
-    highest = tf.math.argmax(scores, axis=-1)
-    is_top = tf.one_hot(highest, tf.shape(scores)[-1], on_value=True, off_value=False)
-    top = tf.stop_gradient(tf.reduce_max(scores, axis=-1, keepdims=True))
-    exp = tf.exp(scores - top)
+    highest = xp.argmax(scores, axis=-1)
+    is_top = xp.one_hot(highest, xp.shape(scores)[-1], on_value=True, off_value=False)
+    top = xp.stop_gradient(xp.reduce_max(scores, axis=-1, keepdims=True))
+    exp = xp.exp(scores - top)
     # without the other class the sum still contains the top, 1, so the difference does not cancel
-    others = tf.reduce_sum(exp, axis=-1, keepdims=True) - exp
-    below_top = top + tf.math.log(tf.where(is_top, tf.ones_like(exp), others))
-    at_top = masking.log_sum_exp(scores, ~is_top)[..., tf.newaxis]
-    return tf.where(is_top, at_top, below_top)
+    others = xp.reduce_sum(exp, axis=-1, keepdims=True) - exp
+    below_top = top + xp.log(xp.where(is_top, xp.ones_like(exp), others))
+    at_top = masking.log_sum_exp(scores, ~is_top)[..., xp.newaxis]
+    return xp.where(is_top, at_top, below_top)
 
 
 def pair_sums(masses: Tensor, scores: Tensor) -> Tensor:
@@ -498,38 +495,35 @@ def pair_sums(masses: Tensor, scores: Tensor) -> Tensor:
     Returns:
         The sum of each class, `[batch_size, num_classes]`, differentiable in the scores.
     """
-    classes = tf.range(tf.shape(scores)[-1])
+    classes = xp.range(xp.shape(scores)[-1])
 
     def of_class(j: Tensor, scores: Tensor) -> Tensor:
         is_j = classes == j
         target, mass = (
-            tf.reduce_sum(tf.where(is_j, x, tf.zeros_like(x)), axis=-1, keepdims=True)
+            xp.reduce_sum(xp.where(is_j, x, xp.zeros_like(x)), axis=-1, keepdims=True)
             for x in (scores, masses)
         )
         pairs = masking.log1p_sum_exp(scores - target, mass, axis=1)
-        return masking.masked_sum(pairs, tf.broadcast_to(~is_j, tf.shape(pairs)))
+        return masking.masked_sum(pairs, xp.broadcast_to(~is_j, xp.shape(pairs)))
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
             def add(j: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-                with tf.GradientTape() as tape:
-                    tape.watch(scores)
-                    value = of_class(j, scores)
-                here = tf.reduce_sum(tf.where(classes == j, upstream, 0.0), axis=-1)
-                return j + 1, total + tape.gradient(value, scores, here)
+                here = xp.reduce_sum(xp.where(classes == j, upstream, 0.0), axis=-1)
+                return j + 1, total + xp.vjp(lambda s: of_class(j, s), scores)[1](here)[0]
 
-            return _loop(classes, add, tf.zeros_like(scores))
+            return _loop(classes, add, xp.zeros_like(scores))
 
         def add(j: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-            value = of_class(j, scores)[:, tf.newaxis]
-            return j + 1, total + tf.where(classes == j, value, tf.zeros_like(total))
+            value = of_class(j, scores)[:, xp.newaxis]
+            return j + 1, total + xp.where(classes == j, value, xp.zeros_like(total))
 
-        return _loop(classes, add, tf.reduce_sum(tf.zeros_like(scores), axis=1)), gradient
+        return _loop(classes, add, xp.reduce_sum(xp.zeros_like(scores), axis=1)), gradient
 
     return f(scores)
 
 
 def _loop(classes: Tensor, body: object, start: Tensor) -> Tensor:
-    size = tf.size(classes)
-    return tf.while_loop(lambda j, _: j < size, body, (tf.constant(0), start))[1]
+    size = xp.size(classes)
+    return xp.while_loop(lambda j, _: j < size, body, (xp.constant(0), start))[1]

@@ -1,8 +1,6 @@
 """Click losses, which model examination or click types besides relevance."""
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import AtLeast0
 from tfrank_sel.losses.bases import (
     Normalized,
@@ -11,6 +9,7 @@ from tfrank_sel.losses.bases import (
     mean_over_terms,
     of_items,
 )
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
 
@@ -114,20 +113,20 @@ class MixtureEMLoss(ScoreVectorLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the losses of the models."""
-        models = tf.transpose(scores, [0, 2, 1])  # XLA sums the last axis fastest
-        costs = _cross_entropy(labels[:, tf.newaxis, :], models)
-        of_model = tf.broadcast_to(mask[:, tf.newaxis, :], tf.shape(models))
+        models = xp.transpose(scores, [0, 2, 1])  # XLA sums the last axis fastest
+        costs = _cross_entropy(labels[:, xp.newaxis, :], models)
+        of_model = xp.broadcast_to(mask[:, xp.newaxis, :], xp.shape(models))
         costs = masking.masked_sum(costs, of_model)
-        shares = tf.stop_gradient(tf.nn.softmax(-self.alpha * costs))
-        return ranking.mean_weight(labels, mask, weights) * tf.reduce_sum(shares * costs, axis=-1)
+        shares = xp.stop_gradient(xp.softmax(-self.alpha * costs))
+        return ranking.mean_weight(labels, mask, weights) * xp.reduce_sum(shares * costs, axis=-1)
 
 
 def _posterior(clicks: Tensor, s: Tensor, other: Tensor) -> Tensor:
     """Computes the probability of one cause of a click, given whether there was one."""
-    posterior = tf.sigmoid(s - tf.math.softplus(other))
-    return tf.stop_gradient(tf.where(clicks >= 1.0, tf.ones_like(s), posterior))
+    posterior = xp.sigmoid(s - xp.softplus(other))
+    return xp.stop_gradient(xp.where(clicks >= 1.0, xp.ones_like(s), posterior))
 
 
 def _cross_entropy(p: Tensor, s: Tensor) -> Tensor:
     """Computes the cross-entropy between a probability `p` and a score, the log-odds."""
-    return tf.math.softplus(s) - p * s
+    return xp.softplus(s) - p * s

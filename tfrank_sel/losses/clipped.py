@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.links.base import ElementaryLink
 from tfrank_sel.links.elementary import Identity
 from tfrank_sel.links.piecewise import PiecewiseLinear, ReLU, SmeLU
@@ -79,7 +79,7 @@ def held_out_errors(clips: Sequence[Clip], region: Clip, scores: Array) -> tuple
     scores = random.permutation(ordered)[:MAX_SCORES]
     below, through = (np.searchsorted(ordered, scores, side) for side in ("left", "right"))
     ranks = (below + through) / (2.0 * len(ordered))
-    quantiles = tf.math.ndtri(tf.constant(ranks, tf.float64)).numpy()
+    quantiles = np.asarray(xp.ndtri(xp.constant(ranks, xp.float64)))
     mean, deviation = ordered.mean(), ordered.std()
     y, *ends = ((x - mean) / deviation for x in (scores, *np.array([x[:2] for x in clips]).T))
     lower, upper = (x[:, np.newaxis] for x in ends)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, one_class
 from tfrank_sel.serialization import register
 
@@ -68,12 +68,14 @@ class InfoNCELoss(ListwiseLoss):
         negative = mask & ~positive
         # relative to the hardest negative: the value is the same, and large scores keep their
         # digits
-        hardest = tf.reduce_max(tf.where(negative, scores, scores.dtype.min), -1, keepdims=True)
-        hardest = tf.where(tf.reduce_any(negative, axis=-1, keepdims=True), hardest, 0.0)
-        x = (scores - tf.stop_gradient(hardest)) / self.temperature
-        top = masking.log_sum_exp(x, negative)[:, tf.newaxis]
-        contrasts = tf.where(
-            tf.reduce_any(negative, axis=-1, keepdims=True), tf.math.softplus(top - x), 0.0
+        hardest = xp.reduce_max(
+            xp.where(negative, scores, xp.limits(scores.dtype).min), -1, keepdims=True
+        )
+        hardest = xp.where(xp.reduce_any(negative, axis=-1, keepdims=True), hardest, 0.0)
+        x = (scores - xp.stop_gradient(hardest)) / self.temperature
+        top = masking.log_sum_exp(x, negative)[:, xp.newaxis]
+        contrasts = xp.where(
+            xp.reduce_any(negative, axis=-1, keepdims=True), xp.softplus(top - x), 0.0
         )
         return masking.masked_mean(weights * contrasts, positive)
 
@@ -158,23 +160,23 @@ class InBatchInfoNCELoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Converts identities to labels: 1 on the diagonal, NaN for repeated items, else 0."""
-        if isinstance(y_true, tf.RaggedTensor):
+        if isinstance(y_true, xp.RaggedTensor):
             raise refusal(
                 "`y_true` must have shape [batch_size] or [batch_size, 1]",
                 f"a ragged tensor, y_true.shape={y_true.shape}",
             )
-        identities = tf.reshape(tf.convert_to_tensor(y_true), [-1])
-        again = identities[:, tf.newaxis] == identities
-        size = tf.shape(again)[0]
-        labels = tf.where(again, tf.constant(math.nan, dtype), 0.0)
-        labels = tf.linalg.set_diag(labels, tf.ones([size], dtype))
+        identities = xp.reshape(xp.convert_to_tensor(y_true), [-1])
+        again = identities[:, xp.newaxis] == identities
+        size = xp.shape(again)[0]
+        labels = xp.where(again, xp.constant(math.nan, dtype), 0.0)
+        labels = xp.set_diag(labels, xp.ones([size], dtype))
         batch = super().batch_of(labels, y_pred, sample_weight, dtype)
         if self.log_q is None:
             return batch
         # `per_list` divides by the temperature, which is not to divide log q
-        log_q = tf.gather(tf.constant(self.log_q, dtype), tf.cast(identities, tf.int64))
+        log_q = xp.gather(xp.constant(self.log_q, dtype), xp.cast(identities, xp.int64))
         scores = masking.centre(batch.scores, batch.mask, None if self.symmetric else -1)
-        scores = tf.where(batch.mask, scores - self.temperature * log_q, 0.0)
+        scores = xp.where(batch.mask, scores - self.temperature * log_q, 0.0)
         return batch._replace(scores=scores)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
@@ -187,7 +189,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
         fields = weights * labels, scores, mask
         if not self.symmetric:
             return entropies(*fields)
-        return 0.5 * (entropies(*fields) + entropies(*map(tf.transpose, fields)))
+        return 0.5 * (entropies(*fields) + entropies(*map(xp.transpose, fields)))
 
 
 def mutual_information_bound(loss: Tensor, num_candidates: int) -> Tensor:

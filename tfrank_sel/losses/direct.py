@@ -3,11 +3,10 @@
 import math
 from typing import NamedTuple
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.errors import refusal
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
@@ -67,14 +66,14 @@ class DirectAPLoss(ListwiseLoss):
         """Compares the best ranking for `F + epsilon * (AP* - AP)` with the best for `F`."""
         lists = split(labels, scores, mask, weights)
         w, ahead = lists.weights, negatives_ahead(lists, self.epsilon)
-        i, j = ranking.positions(w), tf.cast(ahead, w.dtype)
-        metric = tf.reduce_sum(w * j / (i + j), axis=-1)
+        i, j = ranking.positions(w), xp.cast(ahead, w.dtype)
+        metric = xp.reduce_sum(w * j / (i + j), axis=-1)
         difference = _differences(lists)
         # a pair with the same order in both rankings cancels before it is added to others
-        direct = tf.where(i <= j[:, :, tf.newaxis], -tf.ones_like(difference), 1.0)
-        change = tf.reduce_sum((direct - tf.sign(difference)) * difference, axis=-1)
-        change = tf.math.divide_no_nan(tf.reduce_sum(w * change, axis=-1), lists.num_negatives)
-        return tf.math.divide_no_nan(metric + change / self.epsilon, lists.num_positives)
+        direct = xp.where(i <= j[:, :, xp.newaxis], -xp.ones_like(difference), 1.0)
+        change = xp.reduce_sum((direct - xp.sign(difference)) * difference, axis=-1)
+        change = xp.divide_no_nan(xp.reduce_sum(w * change, axis=-1), lists.num_negatives)
+        return xp.divide_no_nan(metric + change / self.epsilon, lists.num_positives)
 
 
 class SplitLists(NamedTuple):
@@ -100,10 +99,10 @@ def split(labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Spli
     relevant = mask & (labels > 0.0)
     other = mask & ~relevant
     positives, weights = ranking.sort_by(
-        scores, tf.where(relevant, scores, 0.0), tf.where(relevant, weights, 0.0), mask=relevant
+        scores, xp.where(relevant, scores, 0.0), xp.where(relevant, weights, 0.0), mask=relevant
     )
-    [negatives] = ranking.sort_by(scores, tf.where(other, scores, 0.0), mask=other)
-    counts = (tf.reduce_sum(tf.cast(x, scores.dtype), axis=-1) for x in (relevant, other))
+    [negatives] = ranking.sort_by(scores, xp.where(other, scores, 0.0), mask=other)
+    counts = (xp.reduce_sum(xp.cast(x, scores.dtype), axis=-1) for x in (relevant, other))
     return SplitLists(positives, weights, next(counts), negatives, next(counts))
 
 
@@ -117,28 +116,28 @@ def negatives_ahead(lists: SplitLists, epsilon: float) -> Tensor:
     Returns:
         The number of negatives ahead of each positive, `[batch_size, list_size]`, int32.
     """
-    size = tf.shape(lists.weights)[1]
-    i, j = ranking.positions(lists.weights)[:, tf.newaxis], tf.range(size + 1)
-    j = tf.cast(j, i.dtype)
+    size = xp.shape(lists.weights)[1]
+    i, j = ranking.positions(lists.weights)[:, xp.newaxis], xp.range(size + 1)
+    j = xp.cast(j, i.dtype)
     # F of a positive with j negatives ahead of it, less F with none
-    lost = tf.pad(tf.cumsum(_differences(lists), axis=-1), [[0, 0], [0, 0], [1, 0]])
+    lost = xp.pad(xp.cumsum(_differences(lists), axis=-1), [[0, 0], [0, 0], [1, 0]])
     num_positives, num_negatives = (
-        x[:, tf.newaxis, tf.newaxis] for x in (lists.num_positives, lists.num_negatives)
+        x[:, xp.newaxis, xp.newaxis] for x in (lists.num_positives, lists.num_negatives)
     )
-    scale = tf.maximum(num_negatives, 1.0)  # without negatives nothing is lost
-    values = lists.weights[:, :, tf.newaxis] * (epsilon * j / (i + j) - 2.0 * lost / scale)
+    scale = xp.maximum(num_negatives, 1.0)  # without negatives nothing is lost
+    values = lists.weights[:, :, xp.newaxis] * (epsilon * j / (i + j) - 2.0 * lost / scale)
     allowed = (i <= num_positives) & (j <= num_negatives)
-    values = tf.where(allowed, tf.stop_gradient(values), -math.inf)
-    return best_interleaving(values, tf.cast(lists.num_positives, tf.int32))
+    values = xp.where(allowed, xp.stop_gradient(values), -math.inf)
+    return best_interleaving(values, xp.cast(lists.num_positives, xp.int32))
 
 
 def _differences(lists: SplitLists) -> Tensor:
     """Computes the score of each positive less that of each negative, 0 beyond the last."""
     positions = ranking.positions(lists.negatives)
-    difference = lists.positives[:, :, tf.newaxis] - lists.negatives[:, tf.newaxis, :]
-    is_pair = positions[:, tf.newaxis] <= lists.num_positives[:, tf.newaxis, tf.newaxis]
-    is_pair &= positions <= lists.num_negatives[:, tf.newaxis, tf.newaxis]
-    return tf.where(is_pair, difference, 0.0)
+    difference = lists.positives[:, :, xp.newaxis] - lists.negatives[:, xp.newaxis, :]
+    is_pair = positions[:, xp.newaxis] <= lists.num_positives[:, xp.newaxis, xp.newaxis]
+    is_pair &= positions <= lists.num_negatives[:, xp.newaxis, xp.newaxis]
+    return xp.where(is_pair, difference, 0.0)
 
 
 def best_interleaving(values: Tensor, num_rows: Tensor) -> Tensor:
@@ -156,35 +155,35 @@ def best_interleaving(values: Tensor, num_rows: Tensor) -> Tensor:
     Returns:
         The `j_i`, `[batch_size, n]`, int32; 0 for rows that do not count.
     """
-    size = tf.shape(values)[1]
-    counts = tf.range(size + 1)
+    size = xp.shape(values)[1]
+    counts = xp.range(size + 1)
     at_position = _by_position(values)
 
-    def place(t: Tensor, best: Tensor, placed: tf.TensorArray) -> tuple[object, ...]:
-        with_row = tf.pad(
+    def place(t: Tensor, best: Tensor, placed: xp.TensorArray) -> tuple[object, ...]:
+        with_row = xp.pad(
             best[:, :-1] + at_position[:, :, t], [[0, 0], [1, 0]], constant_values=-math.inf
         )
-        return t + 1, tf.maximum(best, with_row), placed.write(t, with_row > best)
+        return t + 1, xp.maximum(best, with_row), placed.write(t, with_row > best)
 
     def trace(t: Tensor, left: Tensor, j: Tensor) -> tuple[Tensor, ...]:
-        is_row = choices[t] & (counts == left[:, tf.newaxis])  # at most one: the last one left
-        j += tf.where(is_row[:, 1:], t - counts[:-1], 0)
-        return t - 1, left - tf.cast(tf.reduce_any(is_row, axis=-1), tf.int32), j
+        is_row = choices[t] & (counts == left[:, xp.newaxis])  # at most one: the last one left
+        j += xp.where(is_row[:, 1:], t - counts[:-1], 0)
+        return t - 1, left - xp.cast(xp.reduce_any(is_row, axis=-1), xp.int32), j
 
-    none_placed = tf.zeros([tf.shape(values)[0], size + 1], values.dtype)
-    none_placed = tf.where(counts == 0, none_placed, -math.inf)
-    placed = tf.TensorArray(tf.bool, size=tf.maximum(size, 1), element_shape=none_placed.shape)
+    none_placed = xp.zeros([xp.shape(values)[0], size + 1], values.dtype)
+    none_placed = xp.where(counts == 0, none_placed, -math.inf)
+    placed = xp.TensorArray(xp.bool_, size=xp.maximum(size, 1), element_shape=none_placed.shape)
     # so that there is one of known shape, also for lists of size 0
-    state = (tf.constant(0), none_placed, placed.write(0, none_placed > 0.0))
-    choices = tf.while_loop(lambda t, *_: t < size, place, state)[2].stack()
-    state = (size - 1, num_rows, tf.zeros_like(values[:, :, 0], tf.int32))
-    return tf.while_loop(lambda t, *_: t >= 0, trace, state)[2]
+    state = (xp.constant(0), none_placed, placed.write(0, none_placed > 0.0))
+    choices = xp.while_loop(lambda t, *_: t < size, place, state)[2].stack()
+    state = (size - 1, num_rows, xp.zeros_like(values[:, :, 0], xp.int32))
+    return xp.while_loop(lambda t, *_: t >= 0, trace, state)[2]
 
 
 def _by_position(values: Tensor) -> Tensor:
     """Returns `values[i, t - i]`, the value of row `i` at position `t`, `[batch_size, n, n]`."""
-    shape = tf.shape(values[:, :, 1:])
-    rows = tf.range(shape[1])
-    j = rows - rows[:, tf.newaxis]
-    here = tf.gather(values, tf.broadcast_to(tf.maximum(j, 0), shape), axis=2, batch_dims=2)
-    return tf.where(j >= 0, here, -math.inf)
+    shape = xp.shape(values[:, :, 1:])
+    rows = xp.range(shape[1])
+    j = rows - rows[:, xp.newaxis]
+    here = xp.gather(values, xp.broadcast_to(xp.maximum(j, 0), shape), axis=2, batch_dims=2)
+    return xp.where(j >= 0, here, -math.inf)

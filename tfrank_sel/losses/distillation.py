@@ -4,13 +4,12 @@ import abc
 import math
 from collections.abc import Callable
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Count, Cutoff, Positive
 from tfrank_sel.links.base import Link
 from tfrank_sel.losses.relaxed import SIGMOID, RelaxedLoss
 from tfrank_sel.losses.sampled import SampledLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 
@@ -66,7 +65,7 @@ class CoupledRankDistilLoss(SampledLoss):
     ) -> Tensor:
         """Averages the loss over the sampled orders of each list."""
         labels, scores, mask, weights = self.samples_of(labels, scores, mask, weights)
-        noisy = labels + tf.reshape(noise, tf.shape(labels))
+        noisy = labels + xp.reshape(noise, xp.shape(labels))
         fields = ranking.sort_by(noisy, labels, scores, mask, weights, mask=mask)
         return self.mean_of(self._of_order(*fields))
 
@@ -74,7 +73,7 @@ class CoupledRankDistilLoss(SampledLoss):
         """Computes the loss of one order, that of the list."""
         x = masking.at_temperature(scores, mask, self.temperature)
         top, total = (part[:, :-1] for part in label_order.sum_exp_behind(x, mask))
-        costs = (top - x) + tf.math.log(tf.where(mask, total, 1.0))
+        costs = (top - x) + xp.log(xp.where(mask, total, 1.0))
         counted = mask if self.k is None else mask & (ranking.positions(x) <= float(self.k))
         return ranking.mean_weight(labels, mask, weights) * masking.masked_sum(costs, counted)
 
@@ -148,9 +147,9 @@ class SpearmanLoss(RankErrorLoss):
 
     def distance(self, squares: Tensor, ranks: Tensor, mask: Tensor) -> Tensor:
         """Divides the sum by its mean over all orders."""
-        n = tf.reduce_sum(tf.cast(mask, squares.dtype), axis=-1)
+        n = xp.reduce_sum(xp.cast(mask, squares.dtype), axis=-1)
         total = 6.0 * masking.masked_sum(squares, mask)
-        return tf.math.divide_no_nan(total, n * (n + 1.0) * (n - 1.0))
+        return xp.divide_no_nan(total, n * (n + 1.0) * (n - 1.0))
 
 
 @register
@@ -196,5 +195,5 @@ class ADRMSELoss(RankErrorLoss):
 
     def distance(self, squares: Tensor, ranks: Tensor, mask: Tensor) -> Tensor:
         """Averages the discounted squares."""
-        discounts = self.discount(tf.where(mask, ranks, 1.0))
+        discounts = self.discount(xp.where(mask, ranks, 1.0))
         return masking.masked_mean(discounts * squares, mask)

@@ -4,11 +4,10 @@ import abc
 import math
 from collections.abc import Callable
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Count, Cutoff, Share
 from tfrank_sel.losses.bases import Normalizer, mean_over_terms, sum_over_terms
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import pairs, ranking
 from tfrank_sel.ops.pairs import Items
 from tfrank_sel.serialization import Frozen, register
@@ -56,7 +55,7 @@ class LabelDiffLambdaWeight(LambdaWeight):
     """`abs(y_i - y_j)`: the weight of a pair is the difference of its labels."""
 
     def pairs(self, first: Items, second: Items) -> Tensor:
-        return tf.abs(first.labels - second.labels)
+        return xp.abs(first.labels - second.labels)
 
 
 @register
@@ -99,7 +98,7 @@ class PrecisionLambdaWeight(LambdaWeight):
         relevant = [x.labels >= self.threshold for x in (first, second)]
         on_top = [x.ranks <= float(self.k) for x in (first, second)]
         changes = (relevant[0] ^ relevant[1]) & (on_top[0] ^ on_top[1])
-        return tf.cast(changes, first.labels.dtype)
+        return xp.cast(changes, first.labels.dtype)
 
 
 class GainLambdaWeight(LambdaWeight):
@@ -135,21 +134,21 @@ class GainLambdaWeight(LambdaWeight):
 
     def gains(self, labels: Tensor, mask: Tensor) -> Tensor:
         if not self.normalized:
-            return tf.where(mask, self.gain(labels), 0.0)
+            return xp.where(mask, self.gain(labels), 0.0)
         gains = ranking.relative_gains(self.gain, labels, mask)
         [best] = ranking.sort_by(gains, gains, mask=mask, k=self.k)
-        ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
-        return tf.math.divide_no_nan(gains, ideal[:, tf.newaxis])
+        ideal = xp.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
+        return xp.divide_no_nan(gains, ideal[:, xp.newaxis])
 
     def pairs(self, first: Items, second: Items) -> Tensor:
-        return tf.abs(first.gains - second.gains) * self.discounts(first.ranks, second.ranks)
+        return xp.abs(first.gains - second.gains) * self.discounts(first.ranks, second.ranks)
 
     def step(self, first: Tensor, second: Tensor) -> Tensor:
         """Computes `D(t) - D(t + 1)` of ranks that are `t` apart, and 0 for a rank with itself."""
-        distance = tf.abs(first - second)
-        t = tf.maximum(distance, 1.0)
-        step = tf.abs(self.discount(t) - self.discount(t + 1.0))
-        return tf.where(distance > 0.0, step, tf.zeros_like(step))
+        distance = xp.abs(first - second)
+        t = xp.maximum(distance, 1.0)
+        step = xp.abs(self.discount(t) - self.discount(t + 1.0))
+        return xp.where(distance > 0.0, step, xp.zeros_like(step))
 
     def truncated_step(self, first: Tensor, second: Tensor) -> Tensor:
         """Computes `step`, divided by `1 - D(max(r_i, r_j))` for a pair not within the `k` best.
@@ -159,10 +158,10 @@ class GainLambdaWeight(LambdaWeight):
         """
         if self.k is None:
             return self.step(first, second)
-        lower = tf.maximum(first, second)
+        lower = xp.maximum(first, second)
         beyond = lower > float(self.k)
-        kept = 1.0 - self.discount(tf.where(beyond, lower, 2.0))
-        return self.step(first, second) / tf.where(beyond, kept, tf.ones_like(kept))
+        kept = 1.0 - self.discount(xp.where(beyond, lower, 2.0))
+        return self.step(first, second) / xp.where(beyond, kept, xp.ones_like(kept))
 
 
 class SwapLambdaWeight(GainLambdaWeight):
@@ -194,21 +193,21 @@ class SwapLambdaWeight(GainLambdaWeight):
 
     def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         f = self.smooth_fraction
-        swap = tf.abs(
+        swap = xp.abs(
             self._cut_off(first, self.discount(first))
             - self._cut_off(second, self.discount(second))
         )
         return (1.0 - f) * self._cut_off(
-            tf.minimum(first, second), self.step(first, second)
+            xp.minimum(first, second), self.step(first, second)
         ) + f * swap
 
     def items(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Computes `G_i * D(r_i)`, the weight of each item, `[batch_size, list_size]`."""
         discounts = self.discount(ranking.ranks(scores, mask))
-        return tf.stop_gradient(self.gains(labels, mask) * discounts)
+        return xp.stop_gradient(self.gains(labels, mask) * discounts)
 
     def _cut_off(self, ranks: Tensor, x: Tensor) -> Tensor:
-        return x if self.k is None else tf.where(ranks <= float(self.k), x, tf.zeros_like(x))
+        return x if self.k is None else xp.where(ranks <= float(self.k), x, xp.zeros_like(x))
 
 
 @register
@@ -264,4 +263,4 @@ class YetiDCGLambdaWeight(GainLambdaWeight):
 
     def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         step = self.truncated_step(first, second)
-        return tf.where(tf.abs(first - second) == 1.0, step, tf.zeros_like(step))
+        return xp.where(xp.abs(first - second) == 1.0, step, xp.zeros_like(step))

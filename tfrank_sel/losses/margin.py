@@ -5,11 +5,11 @@ import math
 from typing import Annotated
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import AtLeast0, Positive, Range
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, one_class
 from tfrank_sel.serialization import Frozen, register
 
@@ -87,7 +87,7 @@ class ArcFace(Margin):
         rotated = c * cos_m - _sine(c) * sin_m  # cos(theta + m), with no arccosine
         if not self.fall_back:
             return rotated
-        return tf.where(c < -cos_m, c - self.margin * sin_m, rotated)
+        return xp.where(c < -cos_m, c - self.margin * sin_m, rotated)
 
 
 @register
@@ -141,19 +141,19 @@ class MarginSoftmaxLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""
-        x = self.scale * tf.where(labels > 0.0, self.margin(scores), scores)
-        shares = tf.math.divide_no_nan(labels, tf.reduce_sum(labels, axis=-1, keepdims=True))
+        x = self.scale * xp.where(labels > 0.0, self.margin(scores), scores)
+        shares = xp.divide_no_nan(labels, xp.reduce_sum(labels, axis=-1, keepdims=True))
         return masking.cross_entropy(weights * shares, x, mask)
 
 
-@tf.custom_gradient
+@xp.custom_gradient
 def _sine(c: Tensor) -> tuple[Tensor, object]:
     """Computes the sine of the angle of a cosine, 0 beyond 1, with a bounded slope."""
 
     def gradient(upstream: Tensor) -> Tensor:
         # in this dtype, a sine below this has the same cosine as a sine of 0
-        least = np.finfo(c.dtype.as_numpy_dtype).eps
-        sine = tf.sqrt(tf.maximum((1.0 - c) * (1.0 + c), least))
-        return -upstream * tf.where(tf.abs(c) <= 1.0, c / sine, 0.0)
+        least = np.finfo(c.dtype.name).eps
+        sine = xp.sqrt(xp.maximum((1.0 - c) * (1.0 + c), least))
+        return -upstream * xp.where(xp.abs(c) <= 1.0, c / sine, 0.0)
 
-    return tf.sqrt(tf.maximum((1.0 - c) * (1.0 + c), 0.0)), gradient
+    return xp.sqrt(xp.maximum((1.0 - c) * (1.0 + c), 0.0)), gradient

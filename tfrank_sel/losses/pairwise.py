@@ -4,9 +4,7 @@ import abc
 import math
 from typing import ClassVar, Unpack
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Count, OpenShare, Positive
 from tfrank_sel.keras_versions import LossOptions
 from tfrank_sel.links.elementary import Identity, Sigmoid
@@ -20,6 +18,7 @@ from tfrank_sel.losses.bases import (
 )
 from tfrank_sel.losses.lambdas import LambdaWeight, NDCGLambdaWeightV2, YetiDCGLambdaWeight
 from tfrank_sel.losses.sampled import GumbelLoss, SampledLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import label_order, masking, pairs, ranking
 from tfrank_sel.ops.pairs import Items
 from tfrank_sel.serialization import register
@@ -82,30 +81,28 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         x = masking.at_temperature(scores, mask, self.temperature)
         items = self._items(labels, x, mask, weights)
         total = pairs.sums_over_pairs(self._pair, items, self._pairing)
-        return self._normalizer(total, self._terms(labels, mask), tf.shape(scores)[1])
+        return self._normalizer(total, self._terms(labels, mask), xp.shape(scores)[1])
 
     def curvature(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the second derivative of `per_list` in each score, `[batch_size, list_size]`.
 
         Lambda weights and ranks count as constants, as in the gradient.
         """
-        x = tf.where(mask, scores, tf.zeros_like(scores))
+        x = xp.where(mask, scores, xp.zeros_like(scores))
         x = masking.at_temperature(x, mask, self.temperature)
         items = self._items(labels, x, mask, weights)
         by_rank = pairs.curvatures(self._pair, items, self._pairing)
         if self.lambda_weight is not None:
-            ranks = tf.cast(ranking.ranks(x, mask), tf.int32)
+            ranks = xp.cast(ranking.ranks(x, mask), xp.int32)
             # from the order of the scores, in which `_items` put them
-            by_rank = tf.gather(by_rank, ranks - 1, batch_dims=1)
+            by_rank = xp.gather(by_rank, ranks - 1, batch_dims=1)
         terms = self._terms(labels, mask)
-        total = tf.ones_like(terms)
-        with tf.GradientTape() as tape:
-            tape.watch(total)
-            value = self._normalizer(total, terms, tf.shape(x)[1])
+        total = xp.ones_like(terms)
+        _, pull_back = xp.vjp(lambda x: self._normalizer(x, terms, xp.shape(scores)[1]), total)
         # of a normalizer that is linear in the total; two derivatives divide by the temperature
         # twice
-        factor = tape.gradient(value, total) / self.temperature**2
-        return factor[:, tf.newaxis] * by_rank
+        factor = pull_back(total)[0] / self.temperature**2
+        return factor[:, xp.newaxis] * by_rank
 
     @property
     def _normalizer(self) -> Normalizer:
@@ -121,13 +118,13 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         """Counts the pairs of each list, also those of weight 0."""
         if self.ordered:
             return label_order.num_pairs(labels, mask)
-        items = tf.reduce_sum(tf.cast(mask, labels.dtype), axis=-1)
+        items = xp.reduce_sum(xp.cast(mask, labels.dtype), axis=-1)
         return items * (items - 1.0)
 
     def _items(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Items:
         """The items in the order of their scores, so that all lists share the same ranks."""
-        scores = tf.where(mask, scores, tf.zeros_like(scores))
-        ranks = ranking.positions(scores)[tf.newaxis]
+        scores = xp.where(mask, scores, xp.zeros_like(scores))
+        ranks = ranking.positions(scores)[xp.newaxis]
         if self.lambda_weight is None:
             return Items(scores, labels, mask, weights, ranks, labels)
         gains = self.lambda_weight.gains(labels, mask)
@@ -140,18 +137,18 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         y = first.labels - second.labels
         is_pair = first.mask & second.mask
         if self.ordered:
-            count = tf.cast(is_pair & (y != 0.0), x.dtype)
-            weights = tf.where(y > 0.0, first.weights, second.weights)
+            count = xp.cast(is_pair & (y != 0.0), x.dtype)
+            weights = xp.where(y > 0.0, first.weights, second.weights)
             # turned so that the larger label comes first: each pair is computed once
-            values = self.surrogate(tf.sign(y) * x, tf.abs(y))
+            values = self.surrogate(xp.sign(y) * x, xp.abs(y))
         else:
             # (i, j) and (j, i) have equal costs, and each the weight of its first item
-            count = 2.0 * tf.cast(is_pair & (first.ranks != second.ranks), x.dtype)
+            count = 2.0 * xp.cast(is_pair & (first.ranks != second.ranks), x.dtype)
             weights = 0.5 * (first.weights + second.weights)
             values = self.surrogate(x, y)
         if self.lambda_weight is not None:
-            weights *= tf.stop_gradient(self.lambda_weight.pairs(first, second))
-        return values, tf.math.multiply_no_nan(weights, count)
+            weights *= xp.stop_gradient(self.lambda_weight.pairs(first, second))
+        return values, xp.multiply_no_nan(weights, count)
 
 
 @register
@@ -265,7 +262,7 @@ class PairwiseHingeLoss(PairwiseLoss):
 
     def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes `max(0, 1 - x)`."""
-        return tf.nn.relu(1.0 - x)
+        return xp.relu(1.0 - x)
 
 
 @register
@@ -497,12 +494,13 @@ class CircleLoss(LabelOrderedLoss):
 
     def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Computes the soft maximum, in which the two sides of a pair are factors."""
-        s, m = tf.clip_by_value(scores, 0.0, 1.0), self.margin
-        above = self.gamma * tf.stop_gradient(tf.nn.relu(1.0 + m - s)) * (1.0 - m - s)
-        below = self.gamma * tf.stop_gradient(tf.nn.relu(s + m)) * (s - m)
+        s, m = xp.clip_by_value(scores, 0.0, 1.0), self.margin
+        above = self.gamma * xp.stop_gradient(xp.relu(1.0 + m - s)) * (1.0 - m - s)
+        below = self.gamma * xp.stop_gradient(xp.relu(s + m)) * (s - m)
         # sum_ij exp(a_i + b_j) = sum_i exp(a_i) * sum_(j below i) exp(b_j): no matrix of pairs
-        x = above + tf.add(*label_order.log_sum_exp_below(below, labels, mask))
-        has_pair = tf.cast(mask & (x > x.dtype.min), x.dtype)
+        top, log_sum = label_order.log_sum_exp_below(below, labels, mask)
+        x = above + (top + log_sum)
+        has_pair = xp.cast(mask & (x > xp.limits(x.dtype).min), x.dtype)
         return masking.log1p_sum_exp(x, has_pair)
 
 

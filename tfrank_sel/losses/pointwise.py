@@ -3,9 +3,7 @@
 import math
 from typing import Annotated
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Bound, Count, Range, Share
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.elementary import Identity, Sigmoid
@@ -18,6 +16,7 @@ from tfrank_sel.losses.bases import (
     of_items,
 )
 from tfrank_sel.losses.targets import BY_SHARES
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import bregman, masking
 from tfrank_sel.serialization import register
 
@@ -113,7 +112,7 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the squared errors of the items, and normalises them."""
-        labels = tf.clip_by_value(labels, self.lower, self.upper)
+        labels = xp.clip_by_value(labels, self.lower, self.upper)
         values = Identity(scale=2.0).potential(scores - labels)
         return of_items(self.normalizer, weights * values, mask)
 
@@ -167,12 +166,12 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""
-        beyond = labels[..., tf.newaxis] - tf.range(self.ordinal_size, dtype=labels.dtype)
+        beyond = labels[..., xp.newaxis] - xp.range(self.ordinal_size, dtype=labels.dtype)
         if not self.use_fraction_label:
-            beyond = tf.floor(beyond)
-        targets = tf.clip_by_value(beyond, 0.0, 1.0)
+            beyond = xp.floor(beyond)
+        targets = xp.clip_by_value(beyond, 0.0, 1.0)
         values = sigmoid_cross_entropy(targets, scores)
-        return of_items(self.normalizer, weights * tf.reduce_sum(values, axis=-1), mask)
+        return of_items(self.normalizer, weights * xp.reduce_sum(values, axis=-1), mask)
 
 
 @register
@@ -222,9 +221,9 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""
-        one_hot = tf.one_hot(tf.cast(labels, tf.int32), self.num_classes, dtype=scores.dtype)
+        one_hot = xp.one_hot(xp.cast(labels, xp.int32), self.num_classes, dtype=scores.dtype)
         targets = (1.0 - self.label_smoothing) * one_hot + self.label_smoothing / self.num_classes
-        values = masking.cross_entropy(targets, scores, tf.ones_like(scores, tf.bool))
+        values = masking.cross_entropy(targets, scores, xp.ones_like(scores, xp.bool_))
         return of_items(self.normalizer, weights * values, mask)
 
 
@@ -233,11 +232,11 @@ def sigmoid_cross_entropy(targets: Tensor, scores: Tensor) -> Tensor:
     link = Sigmoid()
 
     def value(s: Tensor) -> Tensor:
-        linear = targets * tf.maximum(-s, 0.0) + (1.0 - targets) * tf.maximum(s, 0.0)
-        return link.potential(-tf.abs(s)) + linear
+        linear = targets * xp.maximum(-s, 0.0) + (1.0 - targets) * xp.maximum(s, 0.0)
+        return link.potential(-xp.abs(s)) + linear
 
     def slope(s: Tensor) -> Tensor:
-        return tf.where(s > 0.0, (1.0 - targets) - link(-s), link(s) - targets)
+        return xp.where(s > 0.0, (1.0 - targets) - link(-s), link(s) - targets)
 
     return bregman.with_derivative(value, slope, scores)
 
@@ -288,7 +287,7 @@ class RCRLoss(ListwiseLoss):
         values = weights * sigmoid_cross_entropy(labels, scores)
         of_point = of_items(mean_over_terms, values, mask)
         targets = weights * BY_SHARES(labels, mask)
-        of_list = masking.cross_entropy(targets, tf.math.log_sigmoid(scores), mask)
+        of_list = masking.cross_entropy(targets, xp.log_sigmoid(scores), mask)
         return (1.0 - self.alpha) * of_point + self.alpha * of_list
 
 
@@ -340,4 +339,4 @@ class JRCLoss(ScoreVectorLoss):
         for targets, logits in ((labels, scores[..., 1]), (1.0 - labels, scores[..., 0])):
             of_list = masking.cross_entropy(weights * targets, logits, mask)
             total += (1.0 - self.alpha) * of_list
-        return tf.math.divide_no_nan(total, masking.masked_sum(tf.ones_like(labels), mask))
+        return xp.divide_no_nan(total, masking.masked_sum(xp.ones_like(labels), mask))

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Count, Cutoff, Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.elementary import Laplace, Sigmoid
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, ranking, soft_ranks
 from tfrank_sel.serialization import register
 
@@ -55,8 +55,8 @@ class RelaxedLoss(ListwiseLoss):
         low, high = self.link.image
         if not 0.0 <= low <= high <= 1.0:
             raise refusal("`link` must have its values in [0, 1]", link=self.link)
-        with tf.init_scope():
-            far = tf.constant(np.logspace(-3.0, 3.0, 61))
+        with xp.init_scope():
+            far = xp.constant(np.logspace(-3.0, 3.0, 61))
             both = self.link(far) + self.link(-far)
         if not np.allclose(both, 1.0, rtol=0.0, atol=1e-5):
             expected = "`link` must be defined everywhere, with link(-d) = 1 - link(d)"
@@ -192,9 +192,9 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
         """Divides the DCG at soft ranks by that of the best order."""
         gains = ranking.relative_gains(self.gain, labels, mask)
         [best] = ranking.sort_by(gains, gains, mask=mask)
-        ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
+        ideal = xp.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
         dcg = masking.masked_sum(gains * self.discount(self.ranks(scores, mask)), mask)
-        return tf.math.divide_no_nan(dcg, ideal)
+        return xp.divide_no_nan(dcg, ideal)
 
 
 @register
@@ -373,8 +373,8 @@ class ApproxRecallLoss(RelaxedMetricLoss):
 
     def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Divides the number of relevant items in the top ranks by their total number."""
-        relevant = tf.reduce_sum(tf.cast(mask & (labels > 0.0), scores.dtype), axis=-1)
-        return tf.math.divide_no_nan(_hits(self, labels, scores, mask, self.k), relevant)
+        relevant = xp.reduce_sum(xp.cast(mask & (labels > 0.0), scores.dtype), axis=-1)
+        return xp.divide_no_nan(_hits(self, labels, scores, mask, self.k), relevant)
 
 
 def _hits(loss: RelaxedMetricLoss, labels: Tensor, scores: Tensor, mask: Tensor, k: int) -> Tensor:
@@ -428,7 +428,7 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
         logits, pairs = neural_sort(masking.centre(scores, mask) / self.temperature, mask)
         targets = masking.softmax(neural_sort(labels, mask)[0], pairs)
         at_ranks = masking.cross_entropy(targets, logits, pairs)
-        mean = masking.masked_mean(at_ranks, tf.reduce_any(pairs, axis=-1))
+        mean = masking.masked_mean(at_ranks, xp.reduce_any(pairs, axis=-1))
         return ranking.mean_weight(labels, mask, weights) * mean
 
 
@@ -480,13 +480,13 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         """Divides the DCG of the soft permutation by that of the best order."""
         logits, pairs = neural_sort(masking.centre(scores, mask) / self.temperature, mask)
         gains = ranking.relative_gains(self.gain, labels, mask)
-        permutation = tf.nn.softmax(tf.where(pairs, logits, logits.dtype.min))
-        soft = tf.linalg.matvec(permutation, gains)
+        permutation = xp.softmax(xp.where(pairs, logits, xp.limits(logits.dtype).min))
+        soft = xp.matvec(permutation, gains)
         [best] = ranking.sort_by(gains, gains, mask=mask)
         discounts = self.discount(ranking.positions(gains))
-        ndcg = tf.math.divide_no_nan(
-            masking.masked_sum(soft * discounts, tf.reduce_any(pairs, axis=-1)),
-            tf.reduce_sum(best * discounts, axis=-1),
+        ndcg = xp.divide_no_nan(
+            masking.masked_sum(soft * discounts, xp.reduce_any(pairs, axis=-1)),
+            xp.reduce_sum(best * discounts, axis=-1),
         )
         return -ranking.mean_weight(labels, mask, weights) * ndcg
 
@@ -547,19 +547,19 @@ class SoftRankLoss(ListwiseLoss):
         ranks = ranking.positions(scores)
         discounts = self.discount(ranks)
         if self.k is not None:
-            discounts = tf.where(ranks <= float(self.k), discounts, 0.0)
+            discounts = xp.where(ranks <= float(self.k), discounts, 0.0)
         expected = self._expected_discounts(scores, mask, discounts)
         [best] = ranking.sort_by(gains, gains, mask=mask)
-        ideal = tf.reduce_sum(best * discounts, axis=-1)
-        lacking = ideal - tf.reduce_sum(gains * expected, axis=-1)
-        return tf.math.divide_no_nan(lacking, ideal)
+        ideal = xp.reduce_sum(best * discounts, axis=-1)
+        lacking = ideal - xp.reduce_sum(gains * expected, axis=-1)
+        return xp.divide_no_nan(lacking, ideal)
 
     def _expected_discounts(self, scores: Tensor, mask: Tensor, discounts: Tensor) -> Tensor:
         """Computes the expected discount of each item, in quadratic time if powers equal it."""
         exactly = functools.partial(
             soft_ranks.expected_discounts, scores, mask, self.sigma, discounts
         )
-        if self.k is not None or self.discount not in _SMOOTH or scores.dtype != tf.float32:
+        if self.k is not None or self.discount not in _SMOOTH or scores.dtype != xp.float32:
             return exactly()
         size = scores.shape[1]
         # the powers of many ranks equal the discounts of fewer, too, but there are more of them
@@ -570,7 +570,7 @@ class SoftRankLoss(ListwiseLoss):
         by_powers = functools.partial(soft_ranks.expected_powers, scores, mask, self.sigma, powers)
         if size is not None:
             return by_powers()
-        return tf.cond(tf.shape(scores)[1] <= LONGEST, by_powers, exactly)
+        return xp.cond(xp.shape(scores)[1] <= LONGEST, by_powers, exactly)
 
 
 def relaxed_ranks(x: Tensor, among: Tensor, link: Link) -> Tensor:
@@ -591,20 +591,20 @@ def relaxed_ranks(x: Tensor, among: Tensor, link: Link) -> Tensor:
     if isinstance(link, Laplace) and link.shift == 0.0:
         return soft_ranks.laplace_ranks(link.scale * x, among)
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(x: Tensor) -> tuple[Tensor, object]:
-        counts = tf.cast(among, x.dtype)
+        counts = xp.cast(among, x.dtype)
 
         def gradient(upstream: Tensor) -> Tensor:
             # the slope is even, so a pair changes both ranks by the same amount
             slope = link.slope(_differences(x))
             moved, met = (
-                tf.reduce_sum(slope * y[:, tf.newaxis, :], axis=-1) for y in (upstream, counts)
+                xp.reduce_sum(slope * y[:, xp.newaxis, :], axis=-1) for y in (upstream, counts)
             )
             return counts * moved - upstream * met
 
-        ahead = link(_differences(x)) * counts[:, tf.newaxis, :]
-        return 0.5 + tf.reduce_sum(ahead, axis=-1), gradient
+        ahead = link(_differences(x)) * counts[:, xp.newaxis, :]
+        return 0.5 + xp.reduce_sum(ahead, axis=-1), gradient
 
     return f(x)
 
@@ -623,30 +623,30 @@ def neural_sort(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         The logits, `[batch_size, list_size, list_size]`, of each rank and item, and a mask of that
         shape: True for the ranks up to `n` and valid items.
     """
-    x, ranks = tf.where(mask, x, 0.0), tf.range(1, tf.shape(x)[1] + 1)
-    size = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True)
-    slope = tf.cast(size + 1 - 2 * ranks, x.dtype)
-    logits = slope[:, :, tf.newaxis] * x[:, tf.newaxis, :]
-    logits -= _distances(x, mask)[:, tf.newaxis, :]
-    return logits, (ranks <= size)[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
+    x, ranks = xp.where(mask, x, 0.0), xp.range(1, xp.shape(x)[1] + 1)
+    size = xp.reduce_sum(xp.cast(mask, xp.int32), axis=1, keepdims=True)
+    slope = xp.cast(size + 1 - 2 * ranks, x.dtype)
+    logits = slope[:, :, xp.newaxis] * x[:, xp.newaxis, :]
+    logits -= _distances(x, mask)[:, xp.newaxis, :]
+    return logits, (ranks <= size)[:, :, xp.newaxis] & mask[:, xp.newaxis, :]
 
 
 def _distances(x: Tensor, mask: Tensor) -> Tensor:
     """Computes `sum_k abs(x_j - x_k)` for each item; padding is 0."""
-    pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
+    pairs = mask[:, :, xp.newaxis] & mask[:, xp.newaxis, :]
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(x: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
             # a distance is in the sums of both of its items
-            moved = upstream[:, :, tf.newaxis] + upstream[:, tf.newaxis, :]
-            return -masking.masked_sum(moved * tf.sign(_differences(x)), pairs)
+            moved = upstream[:, :, xp.newaxis] + upstream[:, xp.newaxis, :]
+            return -masking.masked_sum(moved * xp.sign(_differences(x)), pairs)
 
-        return masking.masked_sum(tf.abs(_differences(x)), pairs), gradient
+        return masking.masked_sum(xp.abs(_differences(x)), pairs), gradient
 
     return f(x)
 
 
 def _differences(x: Tensor) -> Tensor:
     """Computes `x_j - x_i` for each item `i` and item `j`."""
-    return x[:, tf.newaxis, :] - x[:, :, tf.newaxis]
+    return x[:, xp.newaxis, :] - x[:, :, xp.newaxis]

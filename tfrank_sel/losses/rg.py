@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import AtLeast0
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, one_class, ranking
 from tfrank_sel.serialization import register
 
@@ -31,12 +30,12 @@ class RGLoss(ListwiseLoss):
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of one relevant item in each list."""
         has_class = one_class.are_there(classes, scores)
-        gain = tf.where(has_class, self.gain(tf.ones([], scores.dtype)), 0.0)
+        gain = xp.where(has_class, self.gain(xp.ones([], scores.dtype)), 0.0)
         mean, half_variance, score = _moments_of_one(classes, scores)
-        log_size = tf.math.log(tf.cast(tf.shape(scores)[1], scores.dtype))
+        log_size = xp.log(xp.cast(xp.shape(scores)[1], scores.dtype))
         value = gain * (log_size + half_variance - score)
-        value += self.of_mean * gain * tf.square(mean) / 2.0
-        anchor = tf.where(gain > 0.0, tf.square(score + mean - self.target), 0.0)
+        value += self.of_mean * gain * xp.square(mean) / 2.0
+        anchor = xp.where(gain > 0.0, xp.square(score + mean - self.target), 0.0)
         return value + self.alpha / 2.0 * anchor
 
     def of_states(
@@ -54,21 +53,21 @@ class RGLoss(ListwiseLoss):
             The loss of each state, `[count]`.
         """
         if weights is None:
-            weights = tf.ones(tf.shape(vectors)[:1], vectors.dtype)
-        total = tf.reduce_sum(weights)
-        shares = tf.math.divide_no_nan(weights, total)[:, tf.newaxis]
+            weights = xp.ones(xp.shape(vectors)[:1], vectors.dtype)
+        total = xp.reduce_sum(weights)
+        shares = xp.divide_no_nan(weights, total)[:, xp.newaxis]
         mean, covariance = _moments(vectors, shares)
-        means = tf.linalg.matvec(states, mean)
-        variances = tf.reduce_sum(states * tf.matmul(states, covariance), axis=1)
-        has_class = (indices >= 0) & (indices < tf.shape(vectors)[0]) & (total > 0.0)
-        places = tf.where(has_class, indices, 0)
-        over = tf.einsum("ck,cnk->cn", states, tf.gather(vectors, places) - mean)
-        gains = tf.where(has_class, self.gain(tf.ones_like(over)), 0.0)
-        gain = tf.reduce_sum(gains, axis=1)
-        log_total = tf.math.log(tf.where(total > 0.0, total, 1.0))
-        value = gain * (log_total + variances / 2.0) - tf.reduce_sum(gains * over, axis=1)
-        value += self.of_mean * gain * tf.square(means) / 2.0
-        return value + _anchor(gains, over + means[:, tf.newaxis], self.alpha, self.target)
+        means = xp.matvec(states, mean)
+        variances = xp.reduce_sum(states * xp.matmul(states, covariance), axis=1)
+        has_class = (indices >= 0) & (indices < xp.shape(vectors)[0]) & (total > 0.0)
+        places = xp.where(has_class, indices, 0)
+        over = xp.einsum("ck,cnk->cn", states, xp.gather(vectors, places) - mean)
+        gains = xp.where(has_class, self.gain(xp.ones_like(over)), 0.0)
+        gain = xp.reduce_sum(gains, axis=1)
+        log_total = xp.log(xp.where(total > 0.0, total, 1.0))
+        value = gain * (log_total + variances / 2.0) - xp.reduce_sum(gains * over, axis=1)
+        value += self.of_mean * gain * xp.square(means) / 2.0
+        return value + _anchor(gains, over + means[:, xp.newaxis], self.alpha, self.target)
 
 
 @register
@@ -124,7 +123,7 @@ class RG2Loss(RGLoss):
         """Adds the square of the mean logit to the shift-invariant expansion."""
         gains = _gains(self.gain, labels, mask)
         value, mean = _expansion(gains, scores, mask, weights)
-        offset = tf.reduce_sum(gains, axis=-1) * tf.square(mean) / 2.0
+        offset = xp.reduce_sum(gains, axis=-1) * xp.square(mean) / 2.0
         return value + offset + _anchor(gains, scores, self.alpha, self.target)
 
 
@@ -183,28 +182,28 @@ def _moments_of_one(classes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Te
 
     About the mean, or the digits of scores far from 0 would be lost.
     """
-    size = tf.cast(tf.shape(scores)[1], scores.dtype)
+    size = xp.cast(xp.shape(scores)[1], scores.dtype)
 
     def centre(scores: Tensor) -> tuple[Tensor, Tensor]:
-        mean = tf.reduce_mean(scores, axis=1)
-        gaps = scores - mean[:, tf.newaxis]
+        mean = xp.reduce_mean(scores, axis=1)
+        gaps = scores - mean[:, xp.newaxis]
         return gaps, mean
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(scores: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], object]:
         gaps, mean = centre(scores)
-        rest = tf.reduce_mean(gaps, axis=1)  # which the mean has lost by rounding
-        half_variance = (tf.einsum("bi,bi->b", gaps, gaps) / size - tf.square(rest)) / 2.0
-        score = tf.where(
+        rest = xp.reduce_mean(gaps, axis=1)  # which the mean has lost by rounding
+        half_variance = (xp.einsum("bi,bi->b", gaps, gaps) / size - xp.square(rest)) / 2.0
+        score = xp.where(
             one_class.are_there(classes, scores), one_class.scores_of(classes, gaps) - rest, 0.0
         )
 
         def gradient(of_mean: Tensor, of_half: Tensor, of_own: Tensor) -> Tensor:
-            of_own = tf.where(one_class.are_there(classes, scores), of_own, 0.0)
+            of_own = xp.where(one_class.are_there(classes, scores), of_own, 0.0)
             # The gradient computes the gaps again, so that it has a derivative itself.
             gaps, _ = centre(scores)
-            slopes = (of_half / size)[:, tf.newaxis] * gaps
-            slopes += ((of_mean - of_own - of_half * rest) / size)[:, tf.newaxis]
+            slopes = (of_half / size)[:, xp.newaxis] * gaps
+            slopes += ((of_mean - of_own - of_half * rest) / size)[:, xp.newaxis]
             return one_class.add(slopes, classes, of_own)
 
         return (mean + rest, half_variance, score), gradient
@@ -212,7 +211,7 @@ def _moments_of_one(classes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Te
     return f(scores)
 
 
-@tf.custom_gradient
+@xp.custom_gradient
 def _moments(vectors: Tensor, shares: Tensor) -> tuple[tuple[Tensor, Tensor], object]:
     """Returns the mean and the covariance of vectors, `[count, size]`, of which shares sum to 1.
 
@@ -220,21 +219,21 @@ def _moments(vectors: Tensor, shares: Tensor) -> tuple[tuple[Tensor, Tensor], ob
     gradient of TensorFlow would keep five arrays of the size of the vectors; since the shares of
     the centred vectors sum to 0, that of the covariance does not go through the mean.
     """
-    mean = tf.reduce_sum(shares * vectors, axis=0)
+    mean = xp.reduce_sum(shares * vectors, axis=0)
     centred = vectors - mean
-    covariance = tf.matmul(shares * centred, centred, transpose_a=True)
+    covariance = xp.matmul(shares * centred, centred, transpose_a=True)
 
     def gradient(of_mean: Tensor, of_covariance: Tensor) -> tuple[Tensor, None]:
-        both = of_covariance + tf.transpose(of_covariance)
+        both = of_covariance + xp.transpose(of_covariance)
         # The gradient computes the centre again, so that it has a derivative itself.
-        centre = tf.reduce_sum(shares * vectors, axis=0)
-        return shares * (tf.matmul(vectors - centre, both) + of_mean), None
+        centre = xp.reduce_sum(shares * vectors, axis=0)
+        return shares * (xp.matmul(vectors - centre, both) + of_mean), None
 
     return (mean, covariance), gradient
 
 
 def _gains(gain: Callable[[Tensor], Tensor], labels: Tensor, mask: Tensor) -> Tensor:
-    return tf.where(mask, gain(labels), tf.zeros_like(labels))
+    return xp.where(mask, gain(labels), xp.zeros_like(labels))
 
 
 def _expansion(
@@ -246,20 +245,20 @@ def _expansion(
     cancellation if all logits lie far from zero, or if `r` has nearly all of the weight. A list
     without weight is zero.
     """
-    total = tf.reduce_sum(weights, axis=-1, keepdims=True)
-    gains = tf.where(total > 0.0, gains, tf.zeros_like(gains))
-    shares = tf.math.divide_no_nan(weights, total)
-    r = tf.argmax(tf.pad(shares, [[0, 0], [0, 1]]), axis=-1)  # also of lists without slots
-    is_r = tf.one_hot(r, tf.shape(scores)[1], True, False)
-    at_r = masking.masked_sum(scores, is_r & (shares > 0.0))[:, tf.newaxis]
-    d = tf.where(mask & ~is_r, scores - at_r, tf.zeros_like(scores))
-    mean = tf.reduce_sum(shares * d, axis=-1, keepdims=True)
-    variance = tf.reduce_sum(shares * tf.square(d - mean), axis=-1)
-    log_total = tf.math.log(tf.where(total > 0.0, total, tf.ones_like(total)))[:, 0]
-    gain = tf.reduce_sum(gains, axis=-1, keepdims=True)
+    total = xp.reduce_sum(weights, axis=-1, keepdims=True)
+    gains = xp.where(total > 0.0, gains, xp.zeros_like(gains))
+    shares = xp.divide_no_nan(weights, total)
+    r = xp.argmax(xp.pad(shares, [[0, 0], [0, 1]]), axis=-1)  # also of lists without slots
+    is_r = xp.one_hot(r, xp.shape(scores)[1], True, False)
+    at_r = masking.masked_sum(scores, is_r & (shares > 0.0))[:, xp.newaxis]
+    d = xp.where(mask & ~is_r, scores - at_r, xp.zeros_like(scores))
+    mean = xp.reduce_sum(shares * d, axis=-1, keepdims=True)
+    variance = xp.reduce_sum(shares * xp.square(d - mean), axis=-1)
+    log_total = xp.log(xp.where(total > 0.0, total, xp.ones_like(total)))[:, 0]
+    gain = xp.reduce_sum(gains, axis=-1, keepdims=True)
     value = gain[:, 0] * (log_total + variance / 2.0)
-    return value - tf.reduce_sum((gains - gain * shares) * d, axis=-1), (at_r + mean)[:, 0]
+    return value - xp.reduce_sum((gains - gain * shares) * d, axis=-1), (at_r + mean)[:, 0]
 
 
 def _anchor(gains: Tensor, scores: Tensor, alpha: float, target: float) -> Tensor:
-    return alpha / 2.0 * masking.masked_sum(tf.square(scores - target), gains > 0.0)
+    return alpha / 2.0 * masking.masked_sum(xp.square(scores - target), gains > 0.0)

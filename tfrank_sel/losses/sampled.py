@@ -6,13 +6,13 @@ import random
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Count, Positive
 from tfrank_sel.compilation import Formula
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
@@ -49,8 +49,8 @@ class SampledLoss(ListwiseLoss):
     def __post_init__(self) -> None:
         drawn = random.getrandbits(63) if self.seed is None else self.seed
         # also a variable, so that a resumed training can restore it
-        self._seed = tf.Variable(drawn, trainable=False, dtype=tf.int64, name="seed")
-        self._calls = tf.Variable(0, trainable=False, dtype=tf.int64, name="calls")
+        self._seed = xp.Variable(drawn, trainable=False, dtype=xp.int64, name="seed")
+        self._calls = xp.Variable(0, trainable=False, dtype=xp.int64, name="calls")
 
     @abc.abstractmethod
     def of_noise(
@@ -60,13 +60,13 @@ class SampledLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Draws noise and computes the loss of each list."""
-        batch_size, list_size = tf.unstack(tf.shape(scores))
+        batch_size, list_size = xp.unstack(xp.shape(scores))
         shape = [batch_size, self.sample_size, list_size]
-        seed = tf.stack([self._seed, self._calls.assign_add(1)])
-        least = np.finfo(scores.dtype.as_numpy_dtype).tiny  # the noise of 0 would be infinite
+        seed = xp.stack([self._seed, self._calls.assign_add(1)])
+        least = np.finfo(scores.dtype.name).tiny  # the noise of 0 would be infinite
         # under XLA, the default algorithm takes ten times as long as Philox
-        uniform = tf.random.stateless_uniform(shape, seed, least, 1.0, scores.dtype, alg="philox")
-        noise = -tf.math.log(-tf.math.log(uniform))
+        uniform = xp.stateless_uniform(shape, seed, least, 1.0, scores.dtype, alg="philox")
+        noise = -xp.log(-xp.log(uniform))
         return self.of_noise(labels, scores, mask, weights, noise)
 
     @functools.cached_property
@@ -76,11 +76,11 @@ class SampledLoss(ListwiseLoss):
 
     def samples_of(self, *fields: Tensor) -> list[Tensor]:
         """Repeats each list once per sample, `[batch_size * sample_size, list_size]`."""
-        return [tf.repeat(x, self.sample_size, axis=0) for x in fields]
+        return [xp.repeat(x, self.sample_size, axis=0) for x in fields]
 
     def mean_of(self, values: Tensor) -> Tensor:
         """Averages the samples of each list, from `[batch_size * sample_size]`."""
-        return tf.reduce_mean(tf.reshape(values, [-1, self.sample_size]), axis=1)
+        return xp.reduce_mean(xp.reshape(values, [-1, self.sample_size]), axis=1)
 
 
 @register
@@ -146,5 +146,5 @@ class GumbelLoss(SampledLoss):
         if self.loss.ignores_level:  # so that the sum with the noise keeps the digits of both
             scores = masking.centre(scores, mask)
         labels, scores, mask, weights = self.samples_of(labels, scores, mask, weights)
-        noisy = (scores + tf.reshape(noise, tf.shape(scores))) / self.temperature
+        noisy = (scores + xp.reshape(noise, xp.shape(scores))) / self.temperature
         return self.mean_of(self.loss.shared_formula(labels, noisy, mask, weights))

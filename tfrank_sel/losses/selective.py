@@ -3,15 +3,14 @@
 import functools
 from collections.abc import Sequence
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.errors import refusal
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Link, nearest
 from tfrank_sel.links.combinators import check_invertible
 from tfrank_sel.links.composite import CompositeSigmoid, CompositeSoftmax
 from tfrank_sel.losses.bases import ScoreLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking
 from tfrank_sel.ops.bregman import in_float64
 from tfrank_sel.serialization import register
@@ -179,25 +178,25 @@ class ContrastiveMatchingLoss(ScoreLoss):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each pair."""
         # in float64 the differences of scores are exact
-        z, s = (tf.cast(x, tf.float64) for x in (scores, labels))
-        size, half = tf.shape(scores)[1], tf.shape(scores)[1] // 2
+        z, s = (xp.cast(x, xp.float64) for x in (scores, labels))
+        size, half = xp.shape(scores)[1], xp.shape(scores)[1] // 2
 
         def next_ones(x: Tensor) -> Tensor:
             """Returns the `half` items after each item in a circle, `[batch_size, half, size]`."""
             # the list over and over, in rows of one more than its size: each begins one item later
-            x = tf.tile(x, [1, half + 1])[:, 1 : 1 + half * (size + 1)]
-            return tf.reshape(x, [tf.shape(x)[0], half, size + 1])[:, :, :size]
+            x = xp.tile(x, [1, half + 1])[:, 1 : 1 + half * (size + 1)]
+            return xp.reshape(x, [xp.shape(x)[0], half, size + 1])[:, :, :size]
 
-        z, s = (x[:, tf.newaxis, :] - next_ones(x) for x in (z, s))
+        z, s = (x[:, xp.newaxis, :] - next_ones(x) for x in (z, s))
         # the last of an even number of items is opposite, and so in two pairs
-        step, index = tf.range(1, half + 1)[:, tf.newaxis], tf.range(size)
-        valid = mask[:, tf.newaxis, :] & next_ones(mask) & ((2 * step < size) | (index < step))
+        step, index = xp.range(1, half + 1)[:, xp.newaxis], xp.range(size)
+        valid = mask[:, xp.newaxis, :] & next_ones(mask) & ((2 * step < size) | (index < step))
         # a masked pair may lie outside the domain
-        z, s = (tf.where(valid, x, 0.0) for x in (z, s))
-        area = tf.cast(self.link.divergence(z, s), scores.dtype)
-        area *= weights[:, tf.newaxis, :] * next_ones(weights)
-        pairs = [tf.shape(scores)[0], half * size]
-        return masking.masked_mean(tf.reshape(area, pairs), tf.reshape(valid, pairs))
+        z, s = (xp.where(valid, x, 0.0) for x in (z, s))
+        area = xp.cast(self.link.divergence(z, s), scores.dtype)
+        area *= weights[:, xp.newaxis, :] * next_ones(weights)
+        pairs = [xp.shape(scores)[0], half * size]
+        return masking.masked_mean(xp.reshape(area, pairs), xp.reshape(valid, pairs))
 
 
 @register
@@ -252,14 +251,14 @@ class FenchelYoungLoss(ScoreLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each item from the score of its target."""
-        targets = nearest(labels, self.link.image, tf.float64)
+        targets = nearest(labels, self.link.image, xp.float64)
         return masking.masked_mean(weights * self._areas(scores, targets), mask)
 
     @in_float64
     def _areas(self, z: Tensor, y: Tensor) -> Tensor:
         """Computes `H(z) - z * y + H*(y)` of each item."""
 
-        @tf.custom_gradient
+        @xp.custom_gradient
         def f(z: Tensor, y: Tensor) -> tuple[Tensor, object]:
             def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 return upstream * (self.link(z) - y), -upstream * (z - self.link.inverse(y))

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Annotated
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import AtLeast0, Positive, Range
 from tfrank_sel.losses.bases import LabelOrderedLoss, ListwiseLoss
 from tfrank_sel.losses.lambdas import SwapLambdaWeight
 from tfrank_sel.losses.targets import BY_SHARES, Targets
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import label_order, masking, one_class, ranking
 from tfrank_sel.serialization import register
 
@@ -134,10 +133,10 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list with its virtual item."""
         labels, scores, weights = (
-            tf.pad(x, [[0, 0], [0, 1]], constant_values=tf.constant(virtual, x.dtype))
+            xp.pad(x, [[0, 0], [0, 1]], constant_values=xp.constant(virtual, x.dtype))
             for x, virtual in ((labels, self.virtual_label), (scores, 0.0), (weights, 1.0))
         )
-        mask = tf.concat([mask, tf.reduce_any(mask, axis=1, keepdims=True)], axis=1)
+        mask = xp.concat([mask, xp.reduce_any(mask, axis=1, keepdims=True)], axis=1)
         targets = weights * self.targets(labels, mask)
         return masking.cross_entropy(targets, scores / self.temperature, mask)
 
@@ -204,15 +203,15 @@ def _missing_mass(targets: Tensor, x: Tensor, mask: Tensor) -> Tensor:
     score, so that items tied there cancel.
     """
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(x: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
-            p, scores = masking.softmax(x, mask), tf.where(mask, x, x.dtype.min)
-            at_top = mask & (scores == tf.reduce_max(scores, axis=-1, keepdims=True))
-            top = tf.reduce_max(tf.where(at_top, targets, 0.0), axis=-1, keepdims=True)
-            below = tf.where(mask, top - targets, 0.0)
-            mean = tf.reduce_sum(p * below, axis=-1, keepdims=True)
-            return upstream[:, tf.newaxis] * p * (below - mean)
+            p, scores = masking.softmax(x, mask), xp.where(mask, x, xp.limits(x.dtype).min)
+            at_top = mask & (scores == xp.reduce_max(scores, axis=-1, keepdims=True))
+            top = xp.reduce_max(xp.where(at_top, targets, 0.0), axis=-1, keepdims=True)
+            below = xp.where(mask, top - targets, 0.0)
+            mean = xp.reduce_sum(p * below, axis=-1, keepdims=True)
+            return upstream[:, xp.newaxis] * p * (below - mean)
 
         return masking.masked_sum(targets * masking.softmax_complement(x, mask), mask), gradient
 
@@ -267,7 +266,7 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
         """Adds up the contrasts of each item with those less relevant."""
         x = masking.at_temperature(scores, mask, self.temperature)
         top, log_sum = label_order.log_sum_exp_below(x, labels, mask)
-        return masking.masked_sum(self.gain(labels) * tf.math.softplus((top - x) + log_sum), mask)
+        return masking.masked_sum(self.gain(labels) * xp.softplus((top - x) + log_sum), mask)
 
 
 @register
@@ -334,17 +333,17 @@ class ListMLELoss(LabelOrderedLoss):
         x = masking.at_temperature(scores, mask, self.temperature)
         group = label_order.groups(labels, mask)
         positions = ranking.positions(x)
-        first, behind = (tf.cast(place, x.dtype) for place in group)
+        first, behind = (xp.cast(place, x.dtype) for place in group)
         passed = (positions - 1.0 - first) / (behind - first)
         sums = label_order.sum_exp_behind(x, mask)
         top, total = (label_order.at(part, group.first) for part in sums)
         top_below, below = (label_order.at(part, group.behind) for part in sums)
-        left = (1.0 - passed) * total + passed * tf.exp(top_below - top) * below
-        log_left = tf.math.log(tf.where(mask, left, 1.0))
+        left = (1.0 - passed) * total + passed * xp.exp(top_below - top) * below
+        log_left = xp.log(xp.where(mask, left, 1.0))
         if self.position_weight is None:
             return masking.masked_sum((top - x) + log_left, mask)
-        c = tf.broadcast_to(self.position_weight(positions), tf.shape(x))
-        up_to = tf.pad(tf.cumsum(c, axis=-1), [[0, 0], [1, 0]])
+        c = xp.broadcast_to(self.position_weight(positions), xp.shape(x))
+        up_to = xp.pad(xp.cumsum(c, axis=-1), [[0, 0], [1, 0]])
         # tied items have the mean score, so each has the mean weight of the positions of its group
         share = label_order.at(up_to, group.behind) - label_order.at(up_to, group.first)
         return masking.masked_sum(c * log_left + share / (behind - first) * (top - x), mask)

@@ -4,10 +4,9 @@ import abc
 import math
 from collections.abc import Callable
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Positive
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import Frozen, register
 
@@ -45,7 +44,7 @@ class Shares(Targets):
 
     def __call__(self, labels: Tensor, mask: Tensor) -> Tensor:
         gains = ranking.relative_gains(self.gain, labels, mask)
-        return tf.math.divide_no_nan(gains, tf.reduce_sum(gains, axis=-1, keepdims=True))
+        return xp.divide_no_nan(gains, xp.reduce_sum(gains, axis=-1, keepdims=True))
 
 
 @register
@@ -70,7 +69,7 @@ class Gains(Targets):
         return ranking.largest_label(self.gain, dtype)
 
     def __call__(self, labels: Tensor, mask: Tensor) -> Tensor:
-        return tf.where(mask, self.gain(labels), 0.0)
+        return xp.where(mask, self.gain(labels), 0.0)
 
 
 @register

@@ -6,13 +6,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, Unpack
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import AtLeast0, Count, Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.keras_versions import LossOptions
 from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, one_class, soft_topk, symmetric
 from tfrank_sel.serialization import register
 
@@ -51,24 +50,24 @@ class HardSelection(NamedTuple):
     k: int
 
     def kth_largest_beside(self, x: Tensor, item: Tensor | None) -> tuple[Tensor, Tensor]:
-        x = tf.cast(x, tf.float64)
+        x = xp.cast(x, xp.float64)
         if item is None:
-            return _largest(x, self.k)[:, -1], tf.zeros(tf.shape(x)[:1], x.dtype)
-        column = tf.range(tf.shape(x)[1], dtype=item.dtype)
-        here = column == item[:, tf.newaxis]
-        score = tf.reduce_sum(tf.where(here, x, 0.0), axis=1)
-        nothing = tf.constant(-math.inf, x.dtype)
-        return _largest(tf.where(here, nothing, x), self.k)[:, -1], score
+            return _largest(x, self.k)[:, -1], xp.zeros(xp.shape(x)[:1], x.dtype)
+        column = xp.range(xp.shape(x)[1], dtype=item.dtype)
+        here = column == item[:, xp.newaxis]
+        score = xp.reduce_sum(xp.where(here, x, 0.0), axis=1)
+        nothing = xp.constant(-math.inf, x.dtype)
+        return _largest(xp.where(here, nothing, x), self.k)[:, -1], score
 
     def best_means(self, x: Tensor) -> Tensor:
-        sums = tf.cumsum(_largest(tf.cast(x, tf.float64), self.k), axis=1)
-        return tf.pad(sums, [[0, 0], [1, 0]]) / self.k
+        sums = xp.cumsum(_largest(xp.cast(x, xp.float64), self.k), axis=1)
+        return xp.pad(sums, [[0, 0], [1, 0]]) / self.k
 
     def maximum(self, x: Tensor) -> Tensor:
-        return tf.reduce_max(x, axis=-1)
+        return xp.reduce_max(x, axis=-1)
 
     def hinge(self, x: Tensor) -> Tensor:
-        return tf.nn.relu(x)
+        return xp.relu(x)
 
 
 class SoftSelection(NamedTuple):
@@ -84,32 +83,32 @@ class SoftSelection(NamedTuple):
 
     def kth_largest_beside(self, x: Tensor, item: Tensor | None) -> tuple[Tensor, Tensor]:
         if item is None:
-            item = tf.fill([tf.shape(x)[0]], -1)
+            item = xp.fill([xp.shape(x)[0]], -1)
         return symmetric.soft_kth_largest_beside(x, item, self.k, self.k * self.tau)
 
     def best_means(self, x: Tensor) -> Tensor:
-        logs = symmetric.log_symmetric(tf.cast(x, tf.float64) / (self.k * self.tau), self.k)
+        logs = symmetric.log_symmetric(xp.cast(x, xp.float64) / (self.k * self.tau), self.k)
         return self.tau * logs
 
     def maximum(self, x: Tensor) -> Tensor:
-        tau = tf.cast(self.tau, x.dtype)
-        top = tf.reduce_max(x, axis=-1, keepdims=True)
+        tau = xp.cast(self.tau, x.dtype)
+        top = xp.reduce_max(x, axis=-1, keepdims=True)
         # The largest score cancels, so its gradient is stopped.
-        top = tf.stop_gradient(tf.where(top > -math.inf, top, 0.0))
-        total = tf.reduce_sum(tf.exp((x - top) / tau), axis=-1)
+        top = xp.stop_gradient(xp.where(top > -math.inf, top, 0.0))
+        total = xp.reduce_sum(xp.exp((x - top) / tau), axis=-1)
         some = total > 0.0
-        logs = top[..., 0] + tau * tf.math.log(tf.where(some, total, 1.0))
-        return tf.where(some, logs, -math.inf)
+        logs = top[..., 0] + tau * xp.log(xp.where(some, total, 1.0))
+        return xp.where(some, logs, -math.inf)
 
     def hinge(self, x: Tensor) -> Tensor:
-        tau = tf.cast(self.tau, x.dtype)
-        return tau * tf.math.softplus(x / tau)
+        tau = xp.cast(self.tau, x.dtype)
+        return tau * xp.softplus(x / tau)
 
 
 def _largest(x: Tensor, k: int) -> Tensor:
     """The `k` largest scores, of which those beyond the list's size are -inf."""
-    padded = tf.pad(x, [[0, 0], [0, k]], constant_values=tf.constant(-math.inf, x.dtype))
-    return tf.math.top_k(padded, k).values
+    padded = xp.pad(x, [[0, 0], [0, k]], constant_values=xp.constant(-math.inf, x.dtype))
+    return xp.top_k(padded, k).values
 
 
 # A form of the loss for lists with several relevant items, those of positive labels; all others of
@@ -138,14 +137,14 @@ def mean_over_relevant(
     """
     kth, _ = selection.kth_largest_beside(_only(scores, mask & (labels <= 0.0)), None)
     exists = kth > -math.inf
-    required = tf.where(exists, kth, 0.0) + margin * selection.k
+    required = xp.where(exists, kth, 0.0) + margin * selection.k
     # required - scores, without the rounding of `required` to the dtype of the scores
-    scores = tf.where(mask, scores, 0.0)
-    head = tf.cast(required, scores.dtype)
-    rest = tf.cast(required - tf.cast(head, required.dtype), scores.dtype)
-    missing = (head[:, tf.newaxis] - scores) + rest[:, tf.newaxis]
+    scores = xp.where(mask, scores, 0.0)
+    head = xp.cast(required, scores.dtype)
+    rest = xp.cast(required - xp.cast(head, required.dtype), scores.dtype)
+    missing = (head[:, xp.newaxis] - scores) + rest[:, xp.newaxis]
     losses = selection.hinge(missing / selection.k)
-    return tf.where(exists, mean_by_label(weights * losses, labels, mask), 0.0)
+    return xp.where(exists, mean_by_label(weights * losses, labels, mask), 0.0)
 
 
 @register
@@ -167,9 +166,9 @@ def hit_at_k(
     items, divided by `k`, and `w` is the mean of the relevant items' weights.
     """
     relevant, others = _best_means(selection, labels, scores, mask)
-    hit = selection.maximum((relevant + tf.reverse(others, axis=[1]))[:, 1:])
+    hit = selection.maximum((relevant + xp.reverse(others, axis=[1]))[:, 1:])
     loss = _hinge_of_difference(selection, margin + others[:, selection.k], hit)
-    return mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
+    return mean_by_label(weights, labels, mask) * xp.cast(loss, scores.dtype)
 
 
 @register
@@ -190,15 +189,15 @@ def recall_structured(
     where `q` is the smaller of `k` and the number of relevant items; the rest is as in `hit_at_k`.
     """
     relevant, others = _best_means(selection, labels, scores, mask)
-    hits = tf.range(selection.k + 1, dtype=relevant.dtype)
-    most = tf.reduce_sum(tf.cast(relevant > -math.inf, relevant.dtype), axis=1, keepdims=True) - 1.0
-    sets = relevant + tf.reverse(others, axis=[1])
-    nothing = tf.constant(-math.inf, sets.dtype)
-    best = tf.reduce_max(tf.where(hits == most, sets, nothing), axis=1)
-    lacking = margin * (1.0 - hits / tf.maximum(most, 1.0))
-    rival = selection.maximum(tf.where(hits < most, sets + lacking, nothing))
+    hits = xp.range(selection.k + 1, dtype=relevant.dtype)
+    most = xp.reduce_sum(xp.cast(relevant > -math.inf, relevant.dtype), axis=1, keepdims=True) - 1.0
+    sets = relevant + xp.reverse(others, axis=[1])
+    nothing = xp.constant(-math.inf, sets.dtype)
+    best = xp.reduce_max(xp.where(hits == most, sets, nothing), axis=1)
+    lacking = margin * (1.0 - hits / xp.maximum(most, 1.0))
+    rival = selection.maximum(xp.where(hits < most, sets + lacking, nothing))
     loss = _hinge_of_difference(selection, rival, best)
-    return mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
+    return mean_by_label(weights, labels, mask) * xp.cast(loss, scores.dtype)
 
 
 def _best_means(
@@ -213,18 +212,18 @@ def _best_means(
 def _hinge_of_difference(selection: Selection, a: Tensor, b: Tensor) -> Tensor:
     """The hinge of `a - b`; 0 if one of them does not exist."""
     exist = (a > -math.inf) & (b > -math.inf)
-    a, b = tf.where(exist, a, 0.0), tf.where(exist, b, 0.0)
-    return tf.where(exist, selection.hinge(a - b), 0.0)
+    a, b = xp.where(exist, a, 0.0), xp.where(exist, b, 0.0)
+    return xp.where(exist, selection.hinge(a - b), 0.0)
 
 
 def _only(scores: Tensor, which: Tensor) -> Tensor:
-    return tf.where(which, scores, tf.constant(-math.inf, scores.dtype))
+    return xp.where(which, scores, xp.constant(-math.inf, scores.dtype))
 
 
 def mean_by_label(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """Averages over the relevant items of each list, weighted by their labels; 0 without any."""
     total = masking.masked_sum(labels, mask & (labels > 0.0))
-    return tf.math.divide_no_nan(masking.masked_sum(x * labels, mask & (labels > 0.0)), total)
+    return xp.divide_no_nan(masking.masked_sum(x * labels, mask & (labels > 0.0)), total)
 
 
 class _TopKLoss(ListwiseLoss):
@@ -249,7 +248,7 @@ class _TopKLoss(ListwiseLoss):
 
     has_class_form = True
 
-    def check_size(self, shape: tf.TensorShape) -> None:
+    def check_size(self, shape: xp.TensorShape) -> None:
         super().check_size(shape)
         if shape[1] is not None and self.k >= shape[1]:
             warnings.warn(
@@ -265,12 +264,12 @@ class _TopKLoss(ListwiseLoss):
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of one relevant item, which is equal in all forms."""
-        valid = (classes >= 0) & (classes < tf.shape(scores)[1])
-        kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, classes, -1))
+        valid = (classes >= 0) & (classes < xp.shape(scores)[1])
+        kth, score = self.selection.kth_largest_beside(scores, xp.where(valid, classes, -1))
         valid &= (kth > -math.inf) & (score > -math.inf)
-        kth, score = (tf.where(valid, x, 0.0) for x in (kth, score))
+        kth, score = (xp.where(valid, x, 0.0) for x in (kth, score))
         missing = self.margin + (kth - score) / self.k
-        return tf.cast(tf.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
+        return xp.cast(xp.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
 
 
 @register
@@ -343,12 +342,12 @@ class SmoothTopKLoss(_TopKLoss):
         super().__init__(k, margin, form, **kwargs)
         self.tau = tau
         # A variable, so that a compiled training step reads the value that a callback has set
-        self.current_tau = tf.Variable(tau, trainable=False, dtype=tf.float64, name="tau")
+        self.current_tau = xp.Variable(tau, trainable=False, dtype=xp.float64, name="tau")
 
     @property
     def selection(self) -> Selection:
         """A sample of `k` items at the current temperature."""
-        return SoftSelection(self.k, tf.convert_to_tensor(self.current_tau))
+        return SoftSelection(self.k, xp.convert_to_tensor(self.current_tau))
 
 
 @register
@@ -460,7 +459,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the relevant items of each list, weighted by their labels."""
         mask &= scores > -math.inf
-        scores = masking.at_temperature(tf.where(mask, scores, 0.0), mask, self.temperature)
+        scores = masking.at_temperature(xp.where(mask, scores, 0.0), mask, self.temperature)
         losses = self._of_each_k(lambda k: soft_topk.log_memberships(scores, k, mask))
         return mean_by_label(weights * losses, labels, mask)
 
@@ -470,11 +469,11 @@ class TopKCrossEntropyLoss(ListwiseLoss):
         is_there = one_class.are_there(classes, scores) & (score > -math.inf)
         x = masking.logits(scores, None, self.temperature)
         losses = self._of_each_k(lambda k: soft_topk.log_memberships_of(classes, x, k))
-        return tf.where(is_there, losses, 0.0)
+        return xp.where(is_there, losses, 0.0)
 
     def _of_each_k(self, log_memberships: Callable[[int], Tensor]) -> Tensor:
         shares = self.probabilities or [1.0 / len(self.k)] * len(self.k)
         logs = [
             math.log(share) + log_memberships(k) for k, share in zip(self.k, shares, strict=True)
         ]
-        return -tf.reduce_logsumexp(tf.stack(logs), axis=0)
+        return -xp.reduce_logsumexp(xp.stack(logs), axis=0)

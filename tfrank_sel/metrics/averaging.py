@@ -6,10 +6,9 @@ Pass one of these values to a metric as `averaging`.
 import abc
 from typing import NamedTuple
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.listwise import ListBatch
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.serialization import Frozen, register
 
 
@@ -73,8 +72,8 @@ class DefinedLists(Averaging):
     """
 
     def weigh(self, batch: ListBatch, worth: Worth) -> ListBatch:
-        counts = tf.reduce_any((worth.items > 0.0) & (batch.weights != 0.0), axis=-1)
-        weights = batch.list_weights * tf.cast(counts, batch.list_weights.dtype)
+        counts = xp.reduce_any((worth.items > 0.0) & (batch.weights != 0.0), axis=-1)
+        weights = batch.list_weights * xp.cast(counts, batch.list_weights.dtype)
         return batch._replace(list_weights=weights)
 
 
@@ -104,19 +103,19 @@ class ByRelevance(Averaging):
     """
 
     def mask(self, batch: ListBatch) -> Tensor:
-        return batch.mask & (batch.list_weights[:, tf.newaxis] * batch.weights > 0.0)
+        return batch.mask & (batch.list_weights[:, xp.newaxis] * batch.weights > 0.0)
 
     def weigh(self, batch: ListBatch, worth: Worth) -> ListBatch:
-        ones = tf.cast(batch.mask, batch.weights.dtype)
-        weights = batch.list_weights[:, tf.newaxis] * batch.weights * ones
+        ones = xp.cast(batch.mask, batch.weights.dtype)
+        weights = batch.list_weights[:, xp.newaxis] * batch.weights * ones
         items = worth.items * ones
-        total = tf.reduce_sum(weights * items, axis=-1)
-        of_lists = tf.math.divide_no_nan(total, tf.reduce_sum(items, axis=-1))
-        count = tf.reduce_sum(ones, axis=-1)
-        plain = tf.math.divide_no_nan(tf.reduce_sum(weights, axis=-1), count)
-        of_lists = tf.where(tf.reduce_any(items > 0.0, axis=-1), of_lists, plain)
+        total = xp.reduce_sum(weights * items, axis=-1)
+        of_lists = xp.divide_no_nan(total, xp.reduce_sum(items, axis=-1))
+        count = xp.reduce_sum(ones, axis=-1)
+        plain = xp.divide_no_nan(xp.reduce_sum(weights, axis=-1), count)
+        of_lists = xp.where(xp.reduce_any(items > 0.0, axis=-1), of_lists, plain)
         return batch._replace(
-            weights=tf.math.divide_no_nan(weights, of_lists[:, tf.newaxis])
+            weights=xp.divide_no_nan(weights, of_lists[:, xp.newaxis])
             if worth.weighs_items
             else ones,
             list_weights=total if worth.pooled else of_lists,
@@ -125,4 +124,4 @@ class ByRelevance(Averaging):
 
 ALL_LISTS = AllLists()
 DEFINED_LISTS = DefinedLists()
-BY_RELEVANCE = ByRelevance()
+BY_RELEVANCE: Averaging = ByRelevance()

@@ -8,10 +8,8 @@ from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import keras
-import tensorflow as tf
-from tensorflow import Tensor
 
-from tfrank_sel import keras_versions
+from tfrank_sel import keras_versions, numerics as xp
 from tfrank_sel.arguments import Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch, as_lists
@@ -26,6 +24,7 @@ from tfrank_sel.metrics.ties import (
     Ties,
     retrieved_mask,
 )
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import class_labels
 
 
@@ -78,7 +77,7 @@ class ListwiseMetric(Measure, keras_versions.Mean):
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch of lists to the mean."""
         values, weights = self.evaluate(y_true, y_pred, sample_weight)
-        values = tf.where(weights != 0.0, values, 0.0)  # NaN * 0 is NaN
+        values = xp.where(weights != 0.0, values, 0.0)  # NaN * 0 is NaN
         super().update_state(values, sample_weight=weights)
 
     def evaluate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> ListValues:
@@ -94,7 +93,7 @@ class ListwiseMetric(Measure, keras_versions.Mean):
 
         It is 0 for an irrelevant item. A list without worth has no value.
         """
-        return tf.cast(mask, labels.dtype)
+        return xp.cast(mask, labels.dtype)
 
     def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort | None:
         """Sorts once for all metrics of the same `input_key`; `None` if they do not sort."""
@@ -107,7 +106,7 @@ class ListwiseMetric(Measure, keras_versions.Mean):
         worth = Worth(self.worth(batch.labels, compared), self.weighs_items, self.pooled)
         batch = self.averaging.weigh(batch, worth)
         values = self.measure_lists(batch, sort)
-        return ListValues(values, tf.broadcast_to(batch.list_weights, tf.shape(values)))
+        return ListValues(values, xp.broadcast_to(batch.list_weights, xp.shape(values)))
 
     def measure_lists(self, batch: ListBatch, sort: Sort | None) -> Tensor:
         """Computes the value of each list, `[batch_size]`."""
@@ -207,8 +206,8 @@ class RankedMetric(ListwiseMetric):
 
     def labels_above(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Reads labels by `above`; 0 on padding."""
-        labels = labels if self.above is None else tf.maximum(labels - self.above, 0.0)
-        return tf.where(mask, labels, 0.0)
+        labels = labels if self.above is None else xp.maximum(labels - self.above, 0.0)
+        return xp.where(mask, labels, 0.0)
 
     @property
     def input_key(self) -> Hashable:
@@ -263,4 +262,4 @@ class BinaryMetric(RankedMetric):
         relevant = labels > 0.0
         if self.relevance_level is not None:
             relevant = labels >= self.relevance_level
-        return tf.cast(mask & relevant, labels.dtype)
+        return xp.cast(mask & relevant, labels.dtype)

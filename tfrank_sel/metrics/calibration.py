@@ -10,14 +10,13 @@ from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
-from tensorflow import Tensor
 
-from tfrank_sel import keras_versions
+from tfrank_sel import keras_versions, numerics as xp
 from tfrank_sel.compilation import unconverted
 from tfrank_sel.errors import refusal
 from tfrank_sel.metrics.base import ListwiseMetric, relevances
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import UNSET, Named, register
 
@@ -76,21 +75,21 @@ class ItemMetric(Named, keras_versions.Metric, abc.ABC):
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds the sums of a batch of lists."""
         batch = relevances(y_true, y_pred, sample_weight, self.dtype)
-        of_lists = batch.list_weights[:, tf.newaxis]
-        weights = tf.where(batch.mask, tf.math.multiply_no_nan(of_lists, batch.weights), 0.0)
+        of_lists = batch.list_weights[:, xp.newaxis]
+        weights = xp.where(batch.mask, xp.multiply_no_nan(of_lists, batch.weights), 0.0)
         # NaN * 0 is NaN
-        labels, scores = (tf.where(weights != 0.0, x, 0.0) for x in (batch.labels, batch.scores))
-        predictions = tf.sigmoid(scores) if self.from_logits else scores
-        items = (tf.reshape(x, [-1]) for x in (labels, predictions, weights))
+        labels, scores = (xp.where(weights != 0.0, x, 0.0) for x in (batch.labels, batch.scores))
+        predictions = xp.sigmoid(scores) if self.from_logits else scores
+        items = (xp.reshape(x, [-1]) for x in (labels, predictions, weights))
         self.totals.assign_add(self.sums(*items))
 
     def result(self) -> Tensor:
         """Computes the measure of all items since the last reset; 0 if there are none."""
-        return self.of_sums(tf.convert_to_tensor(self.totals))
+        return self.of_sums(xp.convert_to_tensor(self.totals))
 
     def reset_state(self) -> None:
         """Forgets all batches."""
-        self.totals.assign(tf.zeros_like(self.totals))  # Keras 2 resets scalars only
+        self.totals.assign(xp.zeros(self.shape, self.dtype))  # Keras 2 resets scalars only
 
     @abc.abstractmethod
     def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
@@ -98,7 +97,7 @@ class ItemMetric(Named, keras_versions.Metric, abc.ABC):
 
     def of_sums(self, totals: Tensor) -> Tensor:
         """Computes the measure from the sums: the ratio of two, unless a subclass has others."""
-        return tf.math.divide_no_nan(totals[0], totals[1])
+        return xp.divide_no_nan(totals[0], totals[1])
 
 
 @register
@@ -136,8 +135,8 @@ class BrierScore(ItemMetric):
     _direction = "down"
 
     def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
-        errors = weights * tf.square(predictions - labels)
-        return tf.stack([tf.reduce_sum(errors), tf.reduce_sum(weights)])
+        errors = weights * xp.square(predictions - labels)
+        return xp.stack([xp.reduce_sum(errors), xp.reduce_sum(weights)])
 
 
 @register
@@ -172,7 +171,7 @@ class PCOC(ItemMetric):
     from_logits: bool = True
 
     def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
-        return tf.stack([tf.reduce_sum(weights * predictions), tf.reduce_sum(weights * labels)])
+        return xp.stack([xp.reduce_sum(weights * predictions), xp.reduce_sum(weights * labels)])
 
 
 @register
@@ -226,19 +225,19 @@ class ECE(ItemMetric):
         return 3, len(self.edges) + 1
 
     def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
-        edges = tf.constant(list(self.edges), predictions.dtype)
-        bins = tf.searchsorted(edges, predictions, side="right")
-        parts = tf.stack([weights, weights * predictions, weights * labels], axis=1)
-        return tf.transpose(tf.math.unsorted_segment_sum(parts, bins, len(self.edges) + 1))
+        edges = xp.constant(list(self.edges), predictions.dtype)
+        bins = xp.searchsorted(edges, predictions, side="right")
+        parts = xp.stack([weights, weights * predictions, weights * labels], axis=1)
+        return xp.transpose(xp.unsorted_segment_sum(parts, bins, len(self.edges) + 1))
 
     def of_sums(self, totals: Tensor) -> Tensor:
-        weights, predictions, labels = tf.unstack(totals)
-        gaps = tf.reduce_sum(tf.abs(predictions - labels))
-        return tf.math.divide_no_nan(gaps, tf.reduce_sum(weights))
+        weights, predictions, labels = xp.unstack(totals)
+        gaps = xp.reduce_sum(xp.abs(predictions - labels))
+        return xp.divide_no_nan(gaps, xp.reduce_sum(weights))
 
     def reliability(self) -> Reliability:
         """Returns the means of the bins since the last reset, for a reliability diagram."""
-        totals = np.asarray(tf.convert_to_tensor(self.totals), np.float64)
+        totals = np.asarray(xp.convert_to_tensor(self.totals), np.float64)
         weights, predictions, labels = totals[:, totals[0] > 0.0]
         return Reliability(weights, predictions / weights, labels / weights)
 
@@ -284,8 +283,8 @@ class LogitNorm(ListwiseMetric):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the weighted mean of the squares."""
-        scores = tf.where(weights != 0.0, scores, 0.0)  # NaN * 0 is NaN
-        shares = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=-1, keepdims=True))
+        scores = xp.where(weights != 0.0, scores, 0.0)  # NaN * 0 is NaN
+        shares = xp.divide_no_nan(weights, xp.reduce_sum(weights, axis=-1, keepdims=True))
         centre = masking.masked_sum(shares * scores, mask)[:, None]
         from_centre = scores - centre if self.centered else scores
-        return tf.sqrt(masking.masked_sum(shares * tf.square(from_centre), mask))
+        return xp.sqrt(masking.masked_sum(shares * xp.square(from_centre), mask))

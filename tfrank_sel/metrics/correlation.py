@@ -3,13 +3,12 @@
 import math
 from dataclasses import field
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Cutoff
 from tfrank_sel.metrics.averaging import DEFINED_LISTS, Averaging
 from tfrank_sel.metrics.base import BinaryMetric, ComparingMetric, RankedMetric
 from tfrank_sel.metrics.ties import Ranks, retrieved_mask
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
@@ -51,16 +50,16 @@ class ARP(RankedMetric):
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the label of each item."""
-        return tf.where(mask, labels, 0.0)
+        return xp.where(mask, labels, 0.0)
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Averages the ranks, weighted by the labels."""
         worth = weights * self.worth(labels, mask)
         at_rank = ranks.at(worth)
-        missed = tf.reduce_sum(tf.where(retrieved_mask(ranks.scores, mask), 0.0, worth), axis=-1)
-        found = tf.reduce_sum(at_rank * ranking.positions(at_rank), axis=-1)
-        behind = 1.0 + tf.reduce_sum(tf.cast(mask, found.dtype), axis=-1)
-        return tf.math.divide_no_nan(found + behind * missed, tf.reduce_sum(worth, axis=-1))
+        missed = xp.reduce_sum(xp.where(retrieved_mask(ranks.scores, mask), 0.0, worth), axis=-1)
+        found = xp.reduce_sum(at_rank * ranking.positions(at_rank), axis=-1)
+        behind = 1.0 + xp.reduce_sum(xp.cast(mask, found.dtype), axis=-1)
+        return xp.divide_no_nan(found + behind * missed, xp.reduce_sum(worth, axis=-1))
 
 
 class _Correlation(ComparingMetric):
@@ -70,8 +69,10 @@ class _Correlation(ComparingMetric):
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the label of each item less the smallest label of its list."""
-        least = tf.reduce_min(tf.where(mask, labels, labels.dtype.max), axis=-1, keepdims=True)
-        return tf.where(mask, labels - least, 0.0)
+        least = xp.reduce_min(
+            xp.where(mask, labels, xp.limits(labels.dtype).max), axis=-1, keepdims=True
+        )
+        return xp.where(mask, labels - least, 0.0)
 
 
 @register
@@ -105,13 +106,13 @@ class KendallTau(_Correlation):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Counts the pairs in the right order less those in the wrong order."""
-        weights = tf.where(mask, weights, 0.0)
-        y, s = (_signs(tf.where(mask, x, 0.0)) for x in (labels, scores))
+        weights = xp.where(mask, weights, 0.0)
+        y, s = (_signs(xp.where(mask, x, 0.0)) for x in (labels, scores))
         both, of_labels, of_scores = (
-            tf.reduce_sum(weights * tf.reduce_sum(x * weights[:, tf.newaxis, :], -1), -1)
-            for x in (y * s, tf.abs(y), tf.abs(s))
+            xp.reduce_sum(weights * xp.reduce_sum(x * weights[:, xp.newaxis, :], -1), -1)
+            for x in (y * s, xp.abs(y), xp.abs(s))
         )
-        return tf.math.divide_no_nan(both, tf.sqrt(of_labels) * tf.sqrt(of_scores))
+        return xp.divide_no_nan(both, xp.sqrt(of_labels) * xp.sqrt(of_scores))
 
 
 @register
@@ -147,29 +148,29 @@ class SpearmanRho(_Correlation):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Correlates the ranks."""
-        weights = tf.where(mask, weights, 0.0)
+        weights = xp.where(mask, weights, 0.0)
         y, s = (_centred_ranks(x, mask, weights) for x in (labels, scores))
         both, of_labels, of_scores = (
-            tf.reduce_sum(weights * x, axis=-1) for x in (y * s, y * y, s * s)
+            xp.reduce_sum(weights * x, axis=-1) for x in (y * s, y * y, s * s)
         )
-        return tf.math.divide_no_nan(both, tf.sqrt(of_labels) * tf.sqrt(of_scores))
+        return xp.divide_no_nan(both, xp.sqrt(of_labels) * xp.sqrt(of_scores))
 
 
 def _signs(x: Tensor) -> Tensor:
     """Returns the signs of the differences of all pairs, `[batch_size, i, j]`."""
     # by comparison, since a difference of large numbers may overflow
     x, y = _sides(x)
-    return tf.cast(x > y, x.dtype) - tf.cast(x < y, x.dtype)
+    return xp.cast(x > y, x.dtype) - xp.cast(x < y, x.dtype)
 
 
 def _centred_ranks(x: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
     """Ranks by ascending `x`, ties at their mean, less the weighted mean of the ranks."""
-    valid = tf.cast(mask, x.dtype)
+    valid = xp.cast(mask, x.dtype)
     # up to a constant of the list, this is half of: the items below less those above
-    ranks = 0.5 * tf.reduce_sum(_signs(tf.where(mask, x, 0.0)) * valid[:, tf.newaxis, :], axis=-1)
-    total = tf.reduce_sum(weights, axis=-1, keepdims=True)
-    mean = tf.math.divide_no_nan(tf.reduce_sum(weights * ranks, -1, keepdims=True), total)
-    return tf.where(mask, ranks - mean, 0.0)
+    ranks = 0.5 * xp.reduce_sum(_signs(xp.where(mask, x, 0.0)) * valid[:, xp.newaxis, :], axis=-1)
+    total = xp.reduce_sum(weights, axis=-1, keepdims=True)
+    mean = xp.divide_no_nan(xp.reduce_sum(weights * ranks, -1, keepdims=True), total)
+    return xp.where(mask, ranks - mean, 0.0)
 
 
 @register
@@ -203,16 +204,16 @@ class OPA(ComparingMetric):
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Counts the items that should rank below each item."""
-        return _sum_of_pairs(_pairs(labels, mask), tf.ones_like(labels))
+        return _sum_of_pairs(_pairs(labels, mask), xp.ones_like(labels))
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the weight of the pairs in order by that of all."""
-        pairs, ones = _pairs(labels, mask), tf.ones_like(labels)
+        pairs, ones = _pairs(labels, mask), xp.ones_like(labels)
         in_order, total = (
-            tf.reduce_sum(tf.where(mask, weights, 0.0) * _sum_of_pairs(x, ones), axis=-1)
+            xp.reduce_sum(xp.where(mask, weights, 0.0) * _sum_of_pairs(x, ones), axis=-1)
             for x in (pairs & _greater(scores), pairs)
         )
-        return tf.math.divide_no_nan(in_order, total)
+        return xp.divide_no_nan(in_order, total)
 
 
 @register
@@ -247,19 +248,19 @@ class AUC(ComparingMetric):
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Counts the items that should rank below each item."""
-        return _sum_of_pairs(_pairs(tf.sign(labels), mask), tf.ones_like(labels))
+        return _sum_of_pairs(_pairs(xp.sign(labels), mask), xp.ones_like(labels))
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the weight of the pairs in order by that of all."""
-        weights = tf.where(mask, weights, 0.0)
-        pairs, above = _pairs(tf.sign(labels), mask), _greater(scores)
+        weights = xp.where(mask, weights, 0.0)
+        pairs, above = _pairs(xp.sign(labels), mask), _greater(scores)
         # the mean of "above" and "not below" counts a tie as half
-        above_or_tied = pairs & (above | ~tf.linalg.matrix_transpose(above))
+        above_or_tied = pairs & (above | ~xp.matrix_transpose(above))
         above, above_or_tied, total = (
-            tf.reduce_sum(weights * _sum_of_pairs(x, weights), axis=-1)
+            xp.reduce_sum(weights * _sum_of_pairs(x, weights), axis=-1)
             for x in (pairs & above, above_or_tied, pairs)
         )
-        return tf.math.divide_no_nan(0.5 * (above + above_or_tied), total)
+        return xp.divide_no_nan(0.5 * (above + above_or_tied), total)
 
 
 @register
@@ -308,13 +309,13 @@ class BPref(BinaryMetric):
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Averages, over the relevant items, the share of irrelevant items below them."""
         relevant = self.worth(labels, mask)
-        irrelevant = tf.cast(mask, relevant.dtype) - relevant
-        count, others = (tf.reduce_sum(x, -1, keepdims=True) for x in (relevant, irrelevant))
-        ahead = tf.minimum(ranks.so_far(irrelevant), count)
-        limit = count if self.of_relevant else tf.minimum(count, others)
-        share = 1.0 - tf.math.divide_no_nan(ahead, limit)
-        total = tf.reduce_sum(ranks.at(weights * relevant) * share, axis=-1)
-        return tf.math.divide_no_nan(total, count[:, 0])
+        irrelevant = xp.cast(mask, relevant.dtype) - relevant
+        count, others = (xp.reduce_sum(x, -1, keepdims=True) for x in (relevant, irrelevant))
+        ahead = xp.minimum(ranks.so_far(irrelevant), count)
+        limit = count if self.of_relevant else xp.minimum(count, others)
+        share = 1.0 - xp.divide_no_nan(ahead, limit)
+        total = xp.reduce_sum(ranks.at(weights * relevant) * share, axis=-1)
+        return xp.divide_no_nan(total, count[:, 0])
 
 
 def _greater(x: Tensor) -> Tensor:
@@ -325,17 +326,17 @@ def _greater(x: Tensor) -> Tensor:
 
 def _sides(x: Tensor) -> tuple[Tensor, Tensor]:
     """Returns both sides of pairs, for comparison; NaN is as low as -inf, as in rankings."""
-    x = tf.where(tf.math.is_nan(x), -math.inf, x)
-    return x[:, :, tf.newaxis], x[:, tf.newaxis, :]
+    x = xp.where(xp.is_nan(x), -math.inf, x)
+    return x[:, :, xp.newaxis], x[:, xp.newaxis, :]
 
 
 def _pairs(labels: Tensor, mask: Tensor) -> Tensor:
     """Returns the pairs of valid items that should be in this order, `[batch_size, i, j]`."""
-    return mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :] & _greater(labels)
+    return mask[:, :, xp.newaxis] & mask[:, xp.newaxis, :] & _greater(labels)
 
 
 def _sum_of_pairs(pairs: Tensor, x: Tensor) -> Tensor:
     """Sums `x_j` over the pairs of each item `i`."""
-    return tf.reduce_sum(
-        tf.where(pairs, x[:, tf.newaxis, :], tf.zeros_like(x)[:, tf.newaxis, :]), -1
+    return xp.reduce_sum(
+        xp.where(pairs, x[:, xp.newaxis, :], xp.zeros_like(x)[:, xp.newaxis, :]), -1
     )

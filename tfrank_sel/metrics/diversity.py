@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Cutoff, Share
 from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch, check_row_lengths
 from tfrank_sel.metrics.base import BinaryMetric
 from tfrank_sel.metrics.ties import Ranks
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
@@ -29,22 +28,22 @@ class DiversityMetric(BinaryMetric):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, with labels of three axes."""
-        if isinstance(y_true, tf.RaggedTensor):
-            if isinstance(y_pred, tf.RaggedTensor):
+        if isinstance(y_true, xp.RaggedTensor):
+            if isinstance(y_pred, xp.RaggedTensor):
                 check_row_lengths(y_true, y_pred)
-            y_true = tf.cast(y_true, dtype).to_tensor(float("nan"))
-        labels = tf.cast(tf.convert_to_tensor(y_true), dtype)
-        if not labels.shape.is_compatible_with([None, None, None]):
+            y_true = xp.cast(y_true, dtype).to_tensor(float("nan"))
+        labels = xp.cast(xp.convert_to_tensor(y_true), dtype)
+        if not xp.static_shape(labels).is_compatible_with([None, None, None]):
             raise refusal(
                 "`y_true` must have shape [batch_size, list_size, subtopics]",
                 f"y_true.shape={labels.shape}",
             )
-        labels = tf.ensure_shape(labels, [None, None, None])
+        labels = xp.ensure_shape(labels, [None, None, None])
         valid = labels >= self.min_label
-        items = tf.where(tf.reduce_any(valid, axis=-1), tf.ones([], dtype), math.nan)
-        items = tf.where(tf.reduce_any(valid & tf.math.is_inf(labels), axis=-1), math.inf, items)
+        items = xp.where(xp.reduce_any(valid, axis=-1), xp.ones([], dtype), math.nan)
+        items = xp.where(xp.reduce_any(valid & xp.is_inf(labels), axis=-1), math.inf, items)
         batch = super().batch_of(items, y_pred, sample_weight, dtype)
-        valid &= batch.mask[:, :, tf.newaxis]
+        valid &= batch.mask[:, :, xp.newaxis]
         return batch._replace(labels=self.labels_above(labels, valid))
 
     def counted_items(self, batch: ListBatch) -> Tensor:
@@ -53,13 +52,13 @@ class DiversityMetric(BinaryMetric):
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns 1 for an item that is relevant to a subtopic and 0 for another."""
-        return tf.reduce_max(self.covered_subtopics(labels, mask), axis=-1)
+        return xp.reduce_max(self.covered_subtopics(labels, mask), axis=-1)
 
     def covered_subtopics(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns 1 for each subtopic that an item covers, `[batch_size, list_size, subtopics]`."""
         # an item covers none if there is no subtopic
-        labels = tf.pad(labels, [[0, 0], [0, 0], [0, 1]])
-        return super().worth(labels, mask[:, :, tf.newaxis])
+        labels = xp.pad(labels, [[0, 0], [0, 0], [0, 1]])
+        return super().worth(labels, mask[:, :, xp.newaxis])
 
 
 @register
@@ -103,8 +102,8 @@ class PrecisionIA(DiversityMetric):
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the number of subtopics that the top items cover by the maximum."""
         covered = self.covered_subtopics(labels, mask)
-        hits = tf.reduce_sum(ranks.at(weights * tf.reduce_sum(covered, axis=-1)), axis=-1)
-        return tf.math.divide_no_nan(hits, ranks.depths(self.clip_k) * _subtopics(covered))
+        hits = xp.reduce_sum(ranks.at(weights * xp.reduce_sum(covered, axis=-1)), axis=-1)
+        return xp.divide_no_nan(hits, ranks.depths(self.clip_k) * _subtopics(covered))
 
 
 @register
@@ -145,16 +144,16 @@ class SubtopicRecall(DiversityMetric):
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the number of subtopics covered by the top items by that of the whole list."""
-        covered = weights[:, :, tf.newaxis] * self.covered_subtopics(labels, mask)
+        covered = weights[:, :, xp.newaxis] * self.covered_subtopics(labels, mask)
         # a row of zeros in front: no item covers no subtopic
-        on_top = tf.pad(ranks.gather_rows(covered), [[0, 0], [1, 0], [0, 0]])
-        hits = tf.reduce_sum(tf.reduce_max(on_top, axis=1), axis=-1)
-        return tf.math.divide_no_nan(hits, _subtopics(self.covered_subtopics(labels, mask)))
+        on_top = xp.pad(ranks.gather_rows(covered), [[0, 0], [1, 0], [0, 0]])
+        hits = xp.reduce_sum(xp.reduce_max(on_top, axis=1), axis=-1)
+        return xp.divide_no_nan(hits, _subtopics(self.covered_subtopics(labels, mask)))
 
 
 def _subtopics(covered: Tensor) -> Tensor:
     """Counts the subtopics that at least one item of each list covers."""
-    return tf.reduce_sum(tf.cast(tf.reduce_any(covered > 0.0, axis=1), covered.dtype), axis=-1)
+    return xp.reduce_sum(xp.cast(xp.reduce_any(covered > 0.0, axis=1), covered.dtype), axis=-1)
 
 
 class _AlphaMetric(DiversityMetric):
@@ -169,10 +168,10 @@ class _AlphaMetric(DiversityMetric):
     def alpha_dcg(self, labels: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Adds up the discounted gains."""
         covered = ranks.gather_rows(labels)
-        before = tf.cumsum(covered, axis=1, exclusive=True)
-        left = tf.pow(tf.constant(1.0 - self.alpha, before.dtype), before)
-        gains = ranks.at(weights) * tf.reduce_sum(covered * left, axis=-1)
-        return tf.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
+        before = xp.cumsum(covered, axis=1, exclusive=True)
+        left = xp.pow(xp.constant(1.0 - self.alpha, before.dtype), before)
+        gains = ranks.at(weights) * xp.reduce_sum(covered * left, axis=-1)
+        return xp.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
 
 
 @register
@@ -249,35 +248,35 @@ class AlphaNDCG(_AlphaMetric):
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the alpha-DCG of the scores by that of the greedy ranking."""
-        weights = tf.where(mask, weights, 0.0)
+        weights = xp.where(mask, weights, 0.0)
         best = _greedy_gains(labels, weights, self.k, self.alpha)
-        ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
+        ideal = xp.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
         dcg = self.alpha_dcg(labels, weights, ranks)
-        return tf.math.divide_no_nan(dcg, ideal)
+        return xp.divide_no_nan(dcg, ideal)
 
 
 def _greedy_gains(labels: Tensor, weights: Tensor, k: int | None, alpha: float) -> Tensor:
     """Returns the gain at each rank of the greedy ranking."""
-    size = tf.shape(labels)[1]
-    steps = size if k is None else tf.minimum(k, size)
-    positions = tf.cumsum(tf.ones_like(weights, tf.int32), axis=-1, exclusive=True)
-    keep = tf.constant(1.0 - alpha, labels.dtype)
+    size = xp.shape(labels)[1]
+    steps = size if k is None else xp.minimum(k, size)
+    positions = xp.cumsum(xp.ones_like(weights, xp.int32), axis=-1, exclusive=True)
+    keep = xp.constant(1.0 - alpha, labels.dtype)
 
     def add(step: Tensor, gains: Tensor, left: Tensor, free: Tensor) -> tuple[Tensor, ...]:
-        gain = weights * tf.reduce_sum(labels * left[:, tf.newaxis, :], axis=-1)
-        of_free = tf.where(free, gain, tf.constant(-1.0, gain.dtype))
-        most = tf.reduce_max(of_free, axis=-1, keepdims=True)
-        first = tf.where(of_free == most, positions, tf.int32.max)
-        chosen = positions == tf.reduce_min(first, axis=-1, keepdims=True)
-        gains = tf.where(positions == step, most, gains)
-        covered = tf.where(chosen[:, :, tf.newaxis], labels, tf.zeros_like(labels))
-        left = left * tf.pow(keep, tf.reduce_sum(covered, axis=1))
+        gain = weights * xp.reduce_sum(labels * left[:, xp.newaxis, :], axis=-1)
+        of_free = xp.where(free, gain, xp.constant(-1.0, gain.dtype))
+        most = xp.reduce_max(of_free, axis=-1, keepdims=True)
+        first = xp.where(of_free == most, positions, xp.limits(xp.int32).max)
+        chosen = positions == xp.reduce_min(first, axis=-1, keepdims=True)
+        gains = xp.where(positions == step, most, gains)
+        covered = xp.where(chosen[:, :, xp.newaxis], labels, xp.zeros_like(labels))
+        left = left * xp.pow(keep, xp.reduce_sum(covered, axis=1))
         return step + 1, gains, left, free & ~chosen
 
     start = (
-        tf.constant(0),
-        tf.zeros_like(weights),
-        tf.ones_like(tf.reduce_sum(labels, axis=1)),
-        tf.ones_like(weights, tf.bool),
+        xp.constant(0),
+        xp.zeros_like(weights),
+        xp.ones_like(xp.reduce_sum(labels, axis=1)),
+        xp.ones_like(weights, xp.bool_),
     )
-    return tf.while_loop(lambda step, *_: step < steps, add, start)[1]
+    return xp.while_loop(lambda step, *_: step < steps, add, start)[1]

@@ -5,12 +5,11 @@ import collections
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Checked
 from tfrank_sel.compilation import in_graph, unconverted
 from tfrank_sel.listwise import ListBatch, Listwise
+from tfrank_sel.numerics import Tensor
 
 
 class ListValues(NamedTuple):
@@ -26,8 +25,8 @@ class ListValues(NamedTuple):
 
     def mean(self) -> Tensor:
         """Averages the values by weight; 0 if no list counts."""
-        total = tf.reduce_sum(tf.math.multiply_no_nan(self.values, self.weights))
-        return tf.math.divide_no_nan(total, tf.reduce_sum(self.weights))
+        total = xp.reduce_sum(xp.multiply_no_nan(self.values, self.weights))
+        return xp.divide_no_nan(total, xp.reduce_sum(self.weights))
 
 
 class Sort(NamedTuple):
@@ -137,7 +136,7 @@ class Evaluator(Checked):
     def _values(self, batches: list[ListBatch], sorts: list[Sort | None]) -> list[ListValues]:
         values = []
         for group, batch, sort in zip(self._groups, batches, sorts, strict=True):
-            weighs = tf.reduce_any(batch.weights != 0.0, axis=-1)
-            weighed = batch._replace(list_weights=tf.where(weighs, batch.list_weights, 0.0))
+            weighs = xp.reduce_any(batch.weights != 0.0, axis=-1)
+            weighed = batch._replace(list_weights=xp.where(weighs, batch.list_weights, 0.0))
             values += [metric.list_values(weighed, sort) for metric in group]
         return values

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Cutoff, OpenShare, Positive
 from tfrank_sel.metrics.base import BinaryMetric, RankedMetric
 from tfrank_sel.metrics.ties import Ranks, retrieved_mask
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
@@ -60,12 +59,12 @@ class DCG(_GainMetric):
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the gain of each item."""
-        return tf.where(mask, self.gain(labels), 0.0)
+        return xp.where(mask, self.gain(labels), 0.0)
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Adds up the discounted gains."""
         gains = ranks.at(weights * self.worth(labels, mask))
-        return tf.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
+        return xp.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
 
 
 @register
@@ -112,8 +111,8 @@ class NDCG(_GainMetric):
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the DCG of the scores by that of the gains."""
         discounted = self._discounted_gains(labels, mask, weights, ranks)
-        dcg, ideal = (tf.reduce_sum(x, axis=-1) for x in discounted)
-        return tf.math.divide_no_nan(dcg, ideal)
+        dcg, ideal = (xp.reduce_sum(x, axis=-1) for x in discounted)
+        return xp.divide_no_nan(dcg, ideal)
 
     def curve(self, y_true: Any, y_pred: Any, cutoffs: Sequence[int]) -> Tensor:
         """Computes NDCG of each list at several cut-offs in place of `k`, with one sort.
@@ -125,12 +124,12 @@ class NDCG(_GainMetric):
         mask = self.counted_items(batch)
         order = self.ties.order(batch.scores, retrieved_mask(batch.scores, mask), None)
         ranks = Ranks(self.ties, batch.scores, mask, order, None, None)
-        ends = tf.minimum(cutoffs, tf.shape(batch.scores)[1])
+        ends = xp.minimum(cutoffs, xp.shape(batch.scores)[1])
         dcg, ideal = (
-            tf.gather(tf.pad(tf.cumsum(x, axis=-1), [[0, 0], [1, 0]]), ends, axis=1)
+            xp.gather(xp.pad(xp.cumsum(x, axis=-1), [[0, 0], [1, 0]]), ends, axis=1)
             for x in self._discounted_gains(batch.labels, mask, batch.weights, ranks)
         )
-        return tf.math.divide_no_nan(dcg, ideal)
+        return xp.divide_no_nan(dcg, ideal)
 
     def _discounted_gains(
         self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks
@@ -179,15 +178,15 @@ class PWA(RankedMetric):
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the label of each item."""
-        return tf.where(mask, labels, 0.0)
+        return xp.where(mask, labels, 0.0)
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Averages the labels, weighted by the reciprocals of their ranks."""
         at_rank = ranks.at(weights * self.worth(labels, mask))
         positions = ranking.positions(at_rank)
-        held = positions <= ranks.counts()[:, tf.newaxis]
-        total = tf.reduce_sum(tf.where(held, 1.0 / positions, 0.0), axis=-1)
-        return tf.math.divide_no_nan(tf.reduce_sum(at_rank / positions, axis=-1), total)
+        held = positions <= ranks.counts()[:, xp.newaxis]
+        total = xp.reduce_sum(xp.where(held, 1.0 / positions, 0.0), axis=-1)
+        return xp.divide_no_nan(xp.reduce_sum(at_rank / positions, axis=-1), total)
 
 
 @register
@@ -230,8 +229,8 @@ class Precision(BinaryMetric):
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the weight of the relevant items in the top ranks by the number of ranks."""
-        hits = tf.reduce_sum(ranks.at(weights * self.worth(labels, mask)), axis=-1)
-        return tf.math.divide_no_nan(hits, ranks.depths(self.clip_k))
+        hits = xp.reduce_sum(ranks.at(weights * self.worth(labels, mask)), axis=-1)
+        return xp.divide_no_nan(hits, ranks.depths(self.clip_k))
 
 
 @register
@@ -272,8 +271,8 @@ class Recall(BinaryMetric):
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the weight of the relevant items in the top ranks by that of all."""
         relevant = weights * self.worth(labels, mask)
-        hits, total = (tf.reduce_sum(x, axis=-1) for x in (ranks.at(relevant), relevant))
-        return tf.math.divide_no_nan(hits, total)
+        hits, total = (xp.reduce_sum(x, axis=-1) for x in (ranks.at(relevant), relevant))
+        return xp.divide_no_nan(hits, total)
 
 
 @register
@@ -316,8 +315,8 @@ class MAP(BinaryMetric):
         relevant = weights * self.worth(labels, mask)
         hits = ranks.so_far(relevant > 0.0)
         precisions = ranks.at(relevant) * hits / ranking.positions(hits)
-        total = tf.reduce_sum(precisions, axis=-1)
-        return tf.math.divide_no_nan(total, tf.reduce_sum(relevant, axis=-1))
+        total = xp.reduce_sum(precisions, axis=-1)
+        return xp.divide_no_nan(total, xp.reduce_sum(relevant, axis=-1))
 
 
 @register
@@ -353,10 +352,10 @@ class RPrecision(BinaryMetric):
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the weight of the relevant items in the top ranks by their number in the list."""
         relevant = self.worth(labels, mask)
-        count = tf.reduce_sum(relevant, axis=-1)
+        count = xp.reduce_sum(relevant, axis=-1)
         hits = ranks.at(weights * relevant)
-        on_top = ranking.positions(hits) <= count[:, tf.newaxis]
-        return tf.math.divide_no_nan(tf.reduce_sum(tf.where(on_top, hits, 0.0), axis=-1), count)
+        on_top = ranking.positions(hits) <= count[:, xp.newaxis]
+        return xp.divide_no_nan(xp.reduce_sum(xp.where(on_top, hits, 0.0), axis=-1), count)
 
 
 @register
@@ -398,7 +397,7 @@ class MRR(BinaryMetric):
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the weight of the first relevant item by its rank."""
         first = ranks.first(weights * self.worth(labels, mask))
-        return tf.reduce_sum(first / ranking.positions(first), axis=-1)
+        return xp.reduce_sum(first / ranking.positions(first), axis=-1)
 
 
 @register
@@ -439,7 +438,7 @@ class Hits(BinaryMetric):
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Returns the weight of the first relevant item if it is among the top `k`, else 0."""
         first = ranks.first(weights * self.worth(labels, mask))
-        return tf.reduce_sum(first, axis=-1)
+        return xp.reduce_sum(first, axis=-1)
 
 
 @register
@@ -484,16 +483,16 @@ class ERR(RankedMetric):
 
     def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the probability that each item satisfies the user."""
-        largest = tf.constant(self.max_label, labels.dtype)
-        base = tf.constant(2.0, labels.dtype)
-        gains = tf.pow(base, tf.minimum(labels, largest) - largest) - tf.pow(base, -largest)
-        return tf.where(mask, gains, 0.0)
+        largest = xp.constant(self.max_label, labels.dtype)
+        base = xp.constant(2.0, labels.dtype)
+        gains = xp.pow(base, xp.minimum(labels, largest) - largest) - xp.pow(base, -largest)
+        return xp.where(mask, gains, 0.0)
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Sums the reciprocal ranks, weighted by the probability to stop there."""
-        stops = tf.clip_by_value(ranks.at(weights * self.worth(labels, mask)), 0.0, 1.0)
-        reaches = tf.math.cumprod(1.0 - stops, axis=-1, exclusive=True)
-        return tf.reduce_sum(reaches * stops / ranking.positions(stops), axis=-1)
+        stops = xp.clip_by_value(ranks.at(weights * self.worth(labels, mask)), 0.0, 1.0)
+        reaches = xp.cumprod(1.0 - stops, axis=-1, exclusive=True)
+        return xp.reduce_sum(reaches * stops / ranking.positions(stops), axis=-1)
 
 
 @register
@@ -534,5 +533,5 @@ class RBP(BinaryMetric):
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Sums the probabilities to reach the relevant items."""
         hits = ranks.at(weights * self.worth(labels, mask))
-        reaches = tf.pow(tf.constant(self.persistence, hits.dtype), ranking.positions(hits) - 1.0)
-        return (1.0 - self.persistence) * tf.reduce_sum(hits * reaches, axis=-1)
+        reaches = xp.pow(xp.constant(self.persistence, hits.dtype), ranking.positions(hits) - 1.0)
+        return (1.0 - self.persistence) * xp.reduce_sum(hits * reaches, axis=-1)

@@ -6,9 +6,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Bound, Count, check_arguments, number_array
 from tfrank_sel.errors import refusal
 from tfrank_sel.keras_versions import MetricOptions
@@ -17,6 +16,7 @@ from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import Averaging
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.metrics.evaluator import by_value
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
@@ -51,10 +51,10 @@ class _RegionMetric(ListwiseMetric):
         labels = batch.observed_scores(self.label_map)
         mask = self.inside(labels, batch.mask)
         return ListBatch(
-            labels=tf.where(mask, labels, 0.0),
-            scores=tf.where(mask, batch.scores, 0.0),
+            labels=xp.where(mask, labels, 0.0),
+            scores=xp.where(mask, batch.scores, 0.0),
             mask=mask,
-            weights=tf.where(mask, batch.weights, 0.0),
+            weights=xp.where(mask, batch.weights, 0.0),
             list_weights=batch.list_weights,  # an `Evaluator` makes it 0 for a list without items
         )
 
@@ -121,7 +121,7 @@ class RegionDivergence(_RegionMetric):
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each item."""
         mask = self.inside(labels, mask)
-        s, z = (tf.where(mask, x, self.link.origin) for x in (labels, scores))
+        s, z = (xp.where(mask, x, self.link.origin) for x in (labels, scores))
         return _mean(self.link.divergence(z, s), mask, weights)
 
 
@@ -163,7 +163,7 @@ class RegionAbsoluteError(_RegionMetric):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the absolute error of each item."""
-        return _mean(tf.abs(scores - labels), self.inside(labels, mask), weights)
+        return _mean(xp.abs(scores - labels), self.inside(labels, mask), weights)
 
 
 @register
@@ -210,9 +210,9 @@ class ExcessError(ListwiseMetric):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the squared error of each item, and takes the root."""
-        low = tf.constant(self.above, labels.dtype)
-        error = tf.maximum(scores, low) - tf.maximum(labels, low)
-        return tf.sqrt(_mean(tf.square(error), mask, weights))
+        low = xp.constant(self.above, labels.dtype)
+        error = xp.maximum(scores, low) - xp.maximum(labels, low)
+        return xp.sqrt(_mean(xp.square(error), mask, weights))
 
 
 @check_arguments
@@ -275,7 +275,7 @@ def quantile_edges(scores: Any, regions: Count) -> list[float]:
         >>> metrics.quantile_edges([[1.0, 2.0, 3.0], [4.0, 5.0, float("nan")]], regions=2)
         [3.0]
     """
-    flat = scores.flat_values if isinstance(scores, tf.RaggedTensor) else scores
+    flat = scores.flat_values if isinstance(scores, xp.RaggedTensor) else scores
     values = number_array("scores", flat).ravel()
     values = values[~np.isnan(values)]
     if regions < 2 or values.size == 0:
@@ -289,5 +289,5 @@ def quantile_edges(scores: Any, regions: Count) -> list[float]:
 
 
 def _mean(values: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-    total = masking.masked_sum(tf.math.multiply_no_nan(values, weights), mask)
-    return tf.math.divide_no_nan(total, masking.masked_sum(weights, mask))
+    total = masking.masked_sum(xp.multiply_no_nan(values, weights), mask)
+    return xp.divide_no_nan(total, masking.masked_sum(weights, mask))

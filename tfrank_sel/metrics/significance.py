@@ -168,7 +168,7 @@ def t_test(differences: Array) -> Array:
         >>> t_test(np.array([[1.0], [2.0], [3.0], [0.0]])).round(4)
         array([0.1027])
     """
-    import tensorflow as tf  # here, as the commands of clicks do not need it
+    from tfrank_sel import numerics as xp  # here, as the commands of clicks do not need it
 
     count, mean = len(differences), differences.mean(axis=0)
     if count < 2:
@@ -180,7 +180,7 @@ def t_test(differences: Array) -> Array:
     with np.errstate(invalid="ignore"):
         x = np.where(mean == 0.0, 1.0, below / (below + mean**2))
     halves = np.full_like(x, degrees / 2.0), np.full_like(x, 0.5)
-    return np.asarray(tf.math.betainc(*halves, x))
+    return np.asarray(xp.betainc(*halves, x))
 
 
 def randomisation_test(keys: NDArray[np.uint64], differences: Array, seed: int, n: int) -> Array:

@@ -7,9 +7,8 @@ import abc
 import dataclasses
 from collections.abc import Callable
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import Frozen, register
 
@@ -31,23 +30,25 @@ class Ties(Frozen, abc.ABC):
     def order(self, scores: Tensor, mask: Tensor, depth: int | None) -> Tensor:
         """Returns the indices of the items of the first ranks, best first."""
         first = self.arrange(scores, mask)
-        scores, mask = (tf.gather(x, first, batch_dims=1) for x in (scores, mask))
-        return tf.gather(first, ranking.order(scores, mask, depth), batch_dims=1)
+        scores, mask = (xp.gather(x, first, batch_dims=1) for x in (scores, mask))
+        return xp.gather(first, ranking.order(scores, mask, depth), batch_dims=1)
 
     def at_ranks(self, x: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         """Returns the expected value of `x` at each of the first `k` ranks, or at all if `None`."""
-        return tf.gather(x, order[:, :k], batch_dims=1)
+        return xp.gather(x, order[:, :k], batch_dims=1)
 
     def first_at(self, weights: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         """Returns the expected weight at each rank, where only the first above 0 counts."""
         at_rank = self.at_ranks(weights, scores, order, k)
         ranks = ranking.positions(at_rank)
-        first = tf.reduce_min(tf.where(at_rank > 0.0, ranks, ranks.dtype.max), -1, keepdims=True)
-        return tf.where(ranks == first, at_rank, tf.zeros_like(at_rank))
+        first = xp.reduce_min(
+            xp.where(at_rank > 0.0, ranks, xp.limits(ranks.dtype).max), -1, keepdims=True
+        )
+        return xp.where(ranks == first, at_rank, xp.zeros_like(at_rank))
 
     def so_far(self, relevant: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         """Returns the expected number of relevant items down to each rank that holds one."""
-        return tf.cumsum(self.at_ranks(relevant, scores, order, k), axis=-1)
+        return xp.cumsum(self.at_ranks(relevant, scores, order, k), axis=-1)
 
 
 @register
@@ -61,7 +62,7 @@ class InOrder(Ties):
     """
 
     def arrange(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return tf.broadcast_to(tf.range(tf.shape(scores)[1]), tf.shape(scores))
+        return xp.broadcast_to(xp.range(xp.shape(scores)[1]), xp.shape(scores))
 
     def order(self, scores: Tensor, mask: Tensor, depth: int | None) -> Tensor:
         return ranking.order(scores, mask, depth)
@@ -84,7 +85,7 @@ class Reversed(Ties):
     """
 
     def arrange(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return tf.broadcast_to(tf.range(tf.shape(scores)[1])[::-1], tf.shape(scores))
+        return xp.broadcast_to(xp.range(xp.shape(scores)[1])[::-1], xp.shape(scores))
 
 
 REVERSED = Reversed()
@@ -110,14 +111,14 @@ class Shuffled(Ties):
     seed: int = 0
 
     def arrange(self, scores: Tensor, mask: Tensor) -> Tensor:
-        bits = tf.bitcast(tf.cast(scores, tf.float32), tf.int32)
+        bits = xp.bitcast(xp.cast(scores, xp.float32), xp.int32)
         # a sum, whatever the order of the items; padding adds 0, which is what 0 is scrambled to
-        of_list = tf.reduce_sum(_scramble(tf.where(mask, bits, 0)), axis=-1, keepdims=True)
+        of_list = xp.reduce_sum(_scramble(xp.where(mask, bits, 0)), axis=-1, keepdims=True)
         # Positions are counted without padding, so that padding changes no rank.
-        index = tf.cumsum(tf.cast(mask, tf.int32), axis=-1)
+        index = xp.cumsum(xp.cast(mask, xp.int32), axis=-1)
         drawn = _scramble(_scramble(of_list + self.seed) + index)
         # floats hold 24 bits exactly; items tied in these bits keep the order of the list
-        return ranking.order(tf.cast(drawn // 256, tf.float32), mask)
+        return ranking.order(xp.cast(drawn // 256, xp.float32), mask)
 
 
 SHUFFLED = Shuffled()
@@ -147,30 +148,30 @@ class Averaged(Ties):
         return ranking.order(scores, mask, depth)
 
     def at_ranks(self, x: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
-        x = tf.gather(x, order, batch_dims=1)
-        block = _TieBlock.of(tf.gather(scores, order, batch_dims=1))
-        return tf.math.divide_no_nan(block.total(x), block.total(tf.ones_like(x)))[:, :k]
+        x = xp.gather(x, order, batch_dims=1)
+        block = _TieBlock.of(xp.gather(scores, order, batch_dims=1))
+        return xp.divide_no_nan(block.total(x), block.total(xp.ones_like(x)))[:, :k]
 
     def first_at(self, weights: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
-        block = _TieBlock.of(tf.gather(scores, order, batch_dims=1))
-        weights = tf.gather(weights, order, batch_dims=1)
-        relevant = block.total(tf.cast(weights > 0.0, weights.dtype))
-        left = block.total(tf.ones_like(weights)) - block.offset(weights.dtype)
+        block = _TieBlock.of(xp.gather(scores, order, batch_dims=1))
+        weights = xp.gather(weights, order, batch_dims=1)
+        relevant = block.total(xp.cast(weights > 0.0, weights.dtype))
+        left = block.total(xp.ones_like(weights)) - block.offset(weights.dtype)
         # the probability that a rank holds a relevant item if none of its block came before
         # above 1 only at ranks that are not reached, behind all places without a relevant item
-        hazard = tf.minimum(tf.math.divide_no_nan(relevant, left), 1.0)
-        reached = tf.math.cumprod(1.0 - hazard, axis=-1, exclusive=True)
-        weight = tf.math.divide_no_nan(block.total(weights), relevant)
+        hazard = xp.minimum(xp.divide_no_nan(relevant, left), 1.0)
+        reached = xp.cumprod(1.0 - hazard, axis=-1, exclusive=True)
+        weight = xp.divide_no_nan(block.total(weights), relevant)
         return (reached * hazard * weight)[:, :k]
 
     def so_far(self, relevant: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
-        block = _TieBlock.of(tf.gather(scores, order, batch_dims=1))
-        relevant = tf.gather(relevant, order, batch_dims=1)
-        hits, size = block.total(relevant), block.total(tf.ones_like(relevant))
-        before = tf.math.cumsum(relevant, axis=-1, exclusive=True)
-        before = tf.gather(before, block.start, batch_dims=1)
+        block = _TieBlock.of(xp.gather(scores, order, batch_dims=1))
+        relevant = xp.gather(relevant, order, batch_dims=1)
+        hits, size = block.total(relevant), block.total(xp.ones_like(relevant))
+        before = xp.cumsum(relevant, axis=-1, exclusive=True)
+        before = xp.gather(before, block.start, batch_dims=1)
         # with a relevant item here, each other place of the block holds one with this probability
-        share = tf.math.divide_no_nan(hits - 1.0, size - 1.0)
+        share = xp.divide_no_nan(hits - 1.0, size - 1.0)
         return (before + 1.0 + block.offset(relevant.dtype) * share)[:, :k]
 
 
@@ -211,9 +212,9 @@ class Ranks:
 
     def gather_rows(self, x: Tensor) -> Tensor:
         """Returns the row of `x`, `[batch_size, list_size, n]`, at each rank; 0 for no item."""
-        held = retrieved_mask(self.scores, self.mask)[:, :, tf.newaxis]
-        x = tf.where(held, x, tf.zeros_like(x))
-        return tf.gather(x, self.order[:, : self.k], batch_dims=1)
+        held = retrieved_mask(self.scores, self.mask)[:, :, xp.newaxis]
+        x = xp.where(held, x, xp.zeros_like(x))
+        return xp.gather(x, self.order[:, : self.k], batch_dims=1)
 
     def first(self, weights: Tensor) -> Tensor:
         """Returns the expected weight at each rank, where only the first above 0 counts."""
@@ -226,7 +227,7 @@ class Ranks:
     def counts(self) -> Tensor:
         """Counts the items retrieved for each list, `[batch_size]`."""
         held = retrieved_mask(self.scores, self.mask)
-        return tf.reduce_sum(tf.cast(held, self.scores.dtype), axis=-1)
+        return xp.reduce_sum(xp.cast(held, self.scores.dtype), axis=-1)
 
     def depths(self, clip: bool) -> Tensor:
         """Counts the ranks of each list that are used, `[batch_size]`: up to the cut-off, if any.
@@ -237,17 +238,17 @@ class Ranks:
         counts = self.counts()
         if self.k is None:
             return counts
-        k = tf.constant(self.k, counts.dtype)
-        return tf.minimum(counts, k) if clip else tf.broadcast_to(k, tf.shape(counts))
+        k = xp.constant(self.k, counts.dtype)
+        return xp.minimum(counts, k) if clip else xp.broadcast_to(k, xp.shape(counts))
 
     def _sort_inputs(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, int | None]:
         held = retrieved_mask(self.scores, self.mask)
-        x = tf.cast(x, self.scores.dtype)
+        x = xp.cast(x, self.scores.dtype)
         # NaN is equal to no score.
-        nowhere = tf.constant(float("nan"), self.scores.dtype)
+        nowhere = xp.constant(float("nan"), self.scores.dtype)
         return (
-            tf.where(held, x, tf.zeros_like(x)),
-            tf.where(held, self.scores, nowhere),
+            xp.where(held, x, xp.zeros_like(x)),
+            xp.where(held, self.scores, nowhere),
             self.order,
             self.k,
         )
@@ -268,37 +269,37 @@ class _TieBlock:
     def of(cls, scores: Tensor) -> "_TieBlock":
         """Finds the blocks; NaN, which ranks last, equals no other score."""
         # cut to the size, since padding gives a list without slots one
-        begins = tf.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]])
-        return cls(tf.cumsum(tf.cast(begins[:, : tf.shape(scores)[1]], tf.int32), axis=1))
+        begins = xp.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]])
+        return cls(xp.cumsum(xp.cast(begins[:, : xp.shape(scores)[1]], xp.int32), axis=1))
 
     @property
     def start(self) -> Tensor:
         """The index of the first rank of the block of each rank."""
-        return self._of_block(tf.math.unsorted_segment_min, self._ranks())
+        return self._of_block(xp.unsorted_segment_min, self._ranks())
 
     def total(self, x: Tensor) -> Tensor:
         """Sums `x` over the block of each rank."""
-        return self._of_block(tf.math.unsorted_segment_sum, x)
+        return self._of_block(xp.unsorted_segment_sum, x)
 
-    def offset(self, dtype: tf.DType) -> Tensor:
+    def offset(self, dtype: xp.DType) -> Tensor:
         """Counts the ranks from the start of its block to each rank."""
-        return tf.cast(self._ranks() - self.start, dtype)
+        return xp.cast(self._ranks() - self.start, dtype)
 
     def _ranks(self) -> Tensor:
-        return tf.broadcast_to(tf.range(tf.shape(self.number)[1]), tf.shape(self.number))
+        return xp.broadcast_to(xp.range(xp.shape(self.number)[1]), xp.shape(self.number))
 
     def _of_block(self, reduce: Callable[..., Tensor], x: Tensor) -> Tensor:
-        rows, columns = tf.unstack(tf.shape(x))
+        rows, columns = xp.unstack(xp.shape(x))
         # one call for all lists: none has more blocks than columns
-        ids = self.number + columns * tf.range(rows)[:, tf.newaxis]
+        ids = self.number + columns * xp.range(rows)[:, xp.newaxis]
         reduced = reduce(x, ids, rows * columns)
-        return tf.gather(tf.reshape(reduced, tf.shape(x)), self.number, batch_dims=1)
+        return xp.gather(xp.reshape(reduced, xp.shape(x)), self.number, batch_dims=1)
 
 
 def _scramble(x: Tensor) -> Tensor:
     """Mixes the bits of integers, so that neighbours draw numbers far apart."""
     for shift, factor in ((16, 0x7FEB352D), (15, -0x7B935975)):
-        bits = tf.bitcast(x, tf.uint32)
-        x = tf.bitcast(tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, shift)), tf.int32)
+        bits = xp.bitcast(x, xp.uint32)
+        x = xp.bitcast(xp.bitwise_xor(bits, xp.right_shift(bits, shift)), xp.int32)
         x = x * factor
     return x

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import tensorflow as tf
-from tensorflow import Tensor
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 
 F = TypeVar("F", bound=Callable[..., Tensor])
 Function = Callable[[Tensor], Tensor]
@@ -35,19 +35,20 @@ def in_float64(f: F) -> F:
     """
     is_method = "self" in inspect.signature(f).parameters
 
+    @xp.entry_point
     @functools.wraps(f)
     def wide(*args: Any) -> Tensor:
-        owner, tensors = args[:is_method], [tf.convert_to_tensor(x) for x in args[is_method:]]
-        casts = (tf.cast(x, tf.float64) if x.dtype.is_floating else x for x in tensors)
-        return tf.cast(f(*owner, *casts), tensors[0].dtype)
+        owner, tensors = args[:is_method], [xp.convert_to_tensor(x) for x in args[is_method:]]
+        casts = (xp.cast(x, xp.float64) if xp.is_floating(x.dtype) else x for x in tensors)
+        return xp.cast(f(*owner, *casts), tensors[0].dtype)
 
-    return wide  # type: ignore[return-value]
+    return wide
 
 
 def with_derivative(f: Function, derivative: Function, x: Tensor) -> Tensor:
     """Computes `f(x)` with the gradient `derivative(x)`, for any `f`."""
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def value(x: Tensor) -> tuple[Tensor, object]:
         return f(x), lambda upstream: upstream * derivative(x)
 
@@ -70,10 +71,10 @@ def divergence(
         x: Observed scores.
     """
     d = z - x
-    is_near = tf.abs(d) < NEAR * reach
-    step = tf.where(is_near, d, 0.0)
-    near = tf.square(step) * sum(weight * slope(x + t * step) for t, weight in NODES)
-    return tf.where(is_near, near, apart)
+    is_near = xp.abs(d) < NEAR * reach
+    step = xp.where(is_near, d, 0.0)
+    near = xp.square(step) * sum(weight * slope(x + t * step) for t, weight in NODES)
+    return xp.where(is_near, near, apart)
 
 
 def relative_entropy(p: Tensor, q: Tensor, d: Tensor) -> Tensor:
@@ -82,68 +83,68 @@ def relative_entropy(p: Tensor, q: Tensor, d: Tensor) -> Tensor:
     It is the divergence of `exp` from `log p` to `log q`, that of `log` from `q` to `p`, and the
     part of an item in `KL(p || q)`.
     """
-    near = tf.clip_by_value(d, -NEAR, NEAR)
+    near = xp.clip_by_value(d, -NEAR, NEAR)
     # The series has ten digits near 0.
     series = 1.0 + near * (1.0 / 3.0) * (1.0 + near * 0.25 * (1.0 + near * 0.2))
-    return tf.where(d == near, 0.5 * p * tf.square(near) * series, q - p - p * d)
+    return xp.where(d == near, 0.5 * p * xp.square(near) * series, q - p - p * d)
 
 
 def exp_divergence(z: Tensor, x: Tensor) -> Tensor:
     """Computes the divergence of `exp`."""
-    return relative_entropy(tf.exp(x), tf.exp(z), z - x)
+    return relative_entropy(xp.exp(x), xp.exp(z), z - x)
 
 
 def log_divergence(z: Tensor, x: Tensor) -> Tensor:
     """Computes the divergence of the logarithm, for positive `z` and `x`."""
-    return relative_entropy(z, x, tf.math.log(x / z))
+    return relative_entropy(z, x, xp.log(x / z))
 
 
 def expm1_remainder(t: Tensor) -> Tensor:
     """Computes `exp(t) - 1 - t`, which is at least 0."""
-    return relative_entropy(tf.ones_like(t), tf.exp(t), t)
+    return relative_entropy(xp.ones_like(t), xp.exp(t), t)
 
 
 # Written out, functions of the same exponential compute it once.
 def sinh_divergence(z: Tensor, x: Tensor) -> Tensor:
     """Computes the divergence of `sinh`, the mean of those of `exp(x)` and `-exp(-x)`."""
-    exp_z, exp_x, d = tf.exp(z), tf.exp(x), z - x
+    exp_z, exp_x, d = xp.exp(z), xp.exp(x), z - x
     rise = relative_entropy(exp_x, exp_z, d)
     return 0.5 * (rise + relative_entropy(1.0 / exp_x, 1.0 / exp_z, -d))
 
 
 def cosh(x: Tensor) -> Tensor:
     """Computes `cosh(x)`."""
-    exp = tf.exp(x)
+    exp = xp.exp(x)
     return 0.5 * (exp + 1.0 / exp)
 
 
 def sinh(x: Tensor) -> Tensor:
     """Computes `sinh(x)`."""
-    exp, square = tf.exp(x), tf.square(tf.clip_by_value(x, -NEAR, NEAR))
+    exp, square = xp.exp(x), xp.square(xp.clip_by_value(x, -NEAR, NEAR))
     near = x * (1.0 + square * (1.0 / 6.0) * (1.0 + square * (1.0 / 20.0)))
-    return tf.where(tf.abs(x) < NEAR, near, 0.5 * (exp - 1.0 / exp))
+    return xp.where(xp.abs(x) < NEAR, near, 0.5 * (exp - 1.0 / exp))
 
 
 def sigmoid(x: Tensor) -> Tensor:
     """Computes `1 / (1 + exp(-x))`."""
 
     def value(x: Tensor) -> Tensor:
-        exp = tf.exp(-tf.abs(x))
-        return tf.where(x < 0.0, exp, 1.0) / (1.0 + exp)
+        exp = xp.exp(-xp.abs(x))
+        return xp.where(x < 0.0, exp, 1.0) / (1.0 + exp)
 
     return with_derivative(value, sigmoid_slope, x)  # an absolute value has none at 0
 
 
 def sigmoid_difference(z: Tensor, x: Tensor) -> Tensor:
     """Computes `sigmoid(z) - sigmoid(x)`, by the complements of both for a positive `x`."""
-    side = tf.where(x > 0.0, -tf.ones_like(x), 1.0)
+    side = xp.where(x > 0.0, -xp.ones_like(x), 1.0)
     return side * (sigmoid(side * z) - sigmoid(side * x))
 
 
 def sigmoid_slope(x: Tensor) -> Tensor:
     """Computes `sigmoid(x) * (1 - sigmoid(x))`, without cancellation."""
-    exp = tf.exp(-tf.abs(x))
-    return exp / tf.square(1.0 + exp)
+    exp = xp.exp(-xp.abs(x))
+    return exp / xp.square(1.0 + exp)
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -151,20 +152,20 @@ def softplus(x: Tensor) -> Tensor:
 
     With `e = exp(-abs(x))` and `r = e / (2 + e)`, at most 1/3, `log(1 + e)` is `2 * atanh(r)`.
     """
-    exp = tf.exp(-tf.abs(x))
+    exp = xp.exp(-xp.abs(x))
     r = exp / (2.0 + exp)
-    series = tf.zeros_like(r)
-    terms = 27 if x.dtype == tf.float64 else 15
+    series = xp.zeros_like(r)
+    terms = 27 if x.dtype == xp.float64 else 15
     for n in range(terms, 0, -2):  # 1 + r**2 / 3 + r**4 / 5 + ...
-        series = 1.0 / n + tf.square(r) * series
-    return tf.nn.relu(x) + 2.0 * r * series
+        series = 1.0 / n + xp.square(r) * series
+    return xp.relu(x) + 2.0 * r * series
 
 
 def capped_potential(
     potential: Function, link: Function, x: Tensor, lower: float, upper: float
 ) -> Tensor:
     """Computes the potential of a link that is constant beyond `lower` and `upper`."""
-    c = tf.clip_by_value(x, lower, upper)
+    c = xp.clip_by_value(x, lower, upper)
     return potential(c) + link(c) * (x - c)
 
 
@@ -176,10 +177,10 @@ def capped_divergence(
     Inside, it is the divergence of the link. Beyond, it adds the remaining distance of `z` times
     the rise.
     """
-    b, a = (tf.clip_by_value(t, lower, upper) for t in (z, x))
+    b, a = (xp.clip_by_value(t, lower, upper) for t in (z, x))
     return divergence(b, a) + (z - b) * (link(b) - link(a))
 
 
 def clip_divergence(z: Tensor, x: Tensor, lower: float, upper: float) -> Tensor:
     """Computes the divergence of `clip(x, lower, upper)`."""
-    return capped_divergence(lambda b, a: 0.5 * tf.square(b - a), tf.identity, z, x, lower, upper)
+    return capped_divergence(lambda b, a: 0.5 * xp.square(b - a), xp.identity, z, x, lower, upper)

@@ -9,9 +9,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import layout, ranking
 
 
@@ -29,15 +28,15 @@ class LabelGroups(NamedTuple):
 
 def groups(labels: Tensor, mask: Tensor) -> LabelGroups:
     """Finds the groups of equal labels; padding is a separate group."""
-    size = tf.shape(labels)[1]
-    position = tf.range(size)
+    size = xp.shape(labels)[1]
+    position = xp.range(size)
     differs = (labels[:, 1:] != labels[:, :-1]) | (mask[:, 1:] != mask[:, :-1])
-    starts = tf.pad(differs, [[0, 0], [1, 0]], constant_values=True)
-    ends = tf.pad(differs, [[0, 0], [0, 1]], constant_values=True)
+    starts = xp.pad(differs, [[0, 0], [1, 0]], constant_values=True)
+    ends = xp.pad(differs, [[0, 0], [0, 1]], constant_values=True)
     first, behind = _least_behind(
-        tf.reverse(tf.where(starts, -position, 0), [1]), tf.where(ends, position + 1, size)
+        xp.reverse(xp.where(starts, -position, 0), [1]), xp.where(ends, position + 1, size)
     )
-    return LabelGroups(-tf.reverse(first, [1]), behind)
+    return LabelGroups(-xp.reverse(first, [1]), behind)
 
 
 def mean_ranks(labels: Tensor, mask: Tensor) -> Tensor:
@@ -47,43 +46,43 @@ def mean_ranks(labels: Tensor, mask: Tensor) -> Tensor:
     """
     indices = ranking.order(labels, mask)
     among = groups(at(labels, indices), at(mask, indices))
-    ranks = tf.cast(among.first + among.behind + 1, labels.dtype) / 2.0
-    return tf.where(mask, ranking.unsort(ranks, indices), 0.0)
+    ranks = xp.cast(among.first + among.behind + 1, labels.dtype) / 2.0
+    return xp.where(mask, ranking.unsort(ranks, indices), 0.0)
 
 
 def num_pairs(labels: Tensor, mask: Tensor) -> Tensor:
     """Counts the pairs of items of different labels of each list, `[batch_size]`."""
     labels, mask = ranking.sort_by(labels, labels, mask, mask=mask)
-    batch_size, size = tf.unstack(tf.shape(labels))
-    differs = tf.cast(labels[:, 1:] != labels[:, :-1], tf.int32)
-    group = tf.pad(tf.cumsum(differs, axis=1), [[0, 0], [1, 0]])[:, :size]
-    group += size * tf.range(batch_size)[:, tf.newaxis]
-    items = tf.cast(mask, labels.dtype)
-    items = tf.math.unsorted_segment_sum(items, group, batch_size * size)
-    items = tf.reshape(items, [batch_size, size])
-    return tf.reduce_sum(items * tf.cumsum(items, axis=1, exclusive=True), axis=1)
+    batch_size, size = xp.unstack(xp.shape(labels))
+    differs = xp.cast(labels[:, 1:] != labels[:, :-1], xp.int32)
+    group = xp.pad(xp.cumsum(differs, axis=1), [[0, 0], [1, 0]])[:, :size]
+    group += size * xp.range(batch_size)[:, xp.newaxis]
+    items = xp.cast(mask, labels.dtype)
+    items = xp.unsorted_segment_sum(items, group, batch_size * size)
+    items = xp.reshape(items, [batch_size, size])
+    return xp.reduce_sum(items * xp.cumsum(items, axis=1, exclusive=True), axis=1)
 
 
 def sort(labels: Tensor, scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
     """Sorts labels, at least 0, and scores and mask of each list; ties keep their order."""
-    size = tf.shape(labels)[1]
+    size = xp.shape(labels)[1]
     # abs, because both the bits of -0 and the order of XLA put it below 0
-    if labels.dtype == tf.float32:
+    if labels.dtype == xp.float32:
         # one number for label and position: the bits of non-negative floats sort like the floats
-        positions = tf.range(tf.cast(size, tf.int64) - 1, -1, -1)
-        bits = tf.cast(tf.bitcast(tf.abs(labels), tf.int32), tf.int64)
-        keys = tf.where(mask, bits * 2**32 + positions, -1)
-        keys = tf.math.top_k(keys, k=size).values
+        positions = xp.range(xp.cast(size, xp.int64) - 1, -1, -1)
+        bits = xp.cast(xp.bitcast(xp.abs(labels), xp.int32), xp.int64)
+        keys = xp.where(mask, bits * 2**32 + positions, -1)
+        keys = xp.top_k(keys, k=size).values
         mask = keys >= 0
-        keys = tf.where(mask, keys, 0)
-        bits = tf.bitwise.right_shift(keys, 32)
-        labels = tf.bitcast(tf.cast(bits, tf.int32), tf.float32)
-        order = size - 1 - tf.cast(keys - bits * 2**32, tf.int32)
+        keys = xp.where(mask, keys, 0)
+        bits = xp.right_shift(keys, 32)
+        labels = xp.bitcast(xp.cast(bits, xp.int32), xp.float32)
+        order = size - 1 - xp.cast(keys - bits * 2**32, xp.int32)
     else:
-        keys = tf.where(mask, tf.abs(labels), tf.constant(-math.inf, labels.dtype))
-        top = tf.math.top_k(keys, k=size)
+        keys = xp.where(mask, xp.abs(labels), xp.constant(-math.inf, labels.dtype))
+        top = xp.top_k(keys, k=size)
         mask, order = top.values > -math.inf, top.indices
-        labels = tf.where(mask, top.values, 0.0)
+        labels = xp.where(mask, top.values, 0.0)
     return labels, at(scores, order), mask
 
 
@@ -101,20 +100,20 @@ def sum_exp_behind(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         The largest exponents `t` and the sums of `exp(x_j - t)`, `[batch_size, list_size + 1]`:
         the least number of the dtype, and 0, where no item counts.
     """
-    least = tf.constant(x.dtype.min, x.dtype)
-    x = tf.where(mask, x, least)
-    [negative_top] = _least_behind(tf.stop_gradient(-x))
+    least = xp.constant(xp.limits(x.dtype).min, x.dtype)
+    x = xp.where(mask, x, least)
+    [negative_top] = _least_behind(xp.stop_gradient(-x))
     top = -negative_top
     if _is_compared(x):
-        counts = _is_behind(x) & mask[:, tf.newaxis, :]
-        exponents = x[:, tf.newaxis, :] - top[:, :, tf.newaxis]
-        exp = tf.exp(tf.where(counts, exponents, tf.zeros_like(exponents)))
-        total = tf.reduce_sum(tf.where(counts, exp, tf.zeros_like(exp)), axis=2)
+        counts = _is_behind(x) & mask[:, xp.newaxis, :]
+        exponents = x[:, xp.newaxis, :] - top[:, :, xp.newaxis]
+        exp = xp.exp(xp.where(counts, exponents, xp.zeros_like(exponents)))
+        total = xp.reduce_sum(xp.where(counts, exp, xp.zeros_like(exp)), axis=2)
     else:
-        exp = tf.where(mask, tf.exp(x - top), tf.zeros_like(x))
-        total = _decayed_sums(exp, tf.exp(top[:, 1:] - top[:, :-1]))
+        exp = xp.where(mask, xp.exp(x - top), xp.zeros_like(x))
+        total = _decayed_sums(exp, xp.exp(top[:, 1:] - top[:, :-1]))
     behind_all = [[0, 0], [0, 1]]
-    return tf.pad(top, behind_all, constant_values=least), tf.pad(total, behind_all)
+    return xp.pad(top, behind_all, constant_values=least), xp.pad(total, behind_all)
 
 
 def log_sum_exp_below(x: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,24 +124,25 @@ def log_sum_exp_below(x: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, 
     behind = groups(labels, mask).behind
     top, total = (at(part, behind) for part in sum_exp_behind(x, mask))
     some = total > 0.0
-    log_sum = tf.math.log(tf.where(some, total, tf.ones_like(total)))
-    return tf.where(some, top, tf.constant(-math.inf, x.dtype)), log_sum
+    log_sum = xp.log(xp.where(some, total, xp.ones_like(total)))
+    return xp.where(some, top, xp.constant(-math.inf, x.dtype)), log_sum
 
 
 def at(x: Tensor, indices: Tensor) -> Tensor:
     """Gathers the values at some `indices` of each list."""
-    return tf.gather(x, indices, axis=1, batch_dims=1)
+    return xp.gather(x, indices, axis=1, batch_dims=1)
 
 
 def _least_behind(*x: Tensor) -> list[Tensor]:
     """Computes `min_{j >= i} x_j` of each of some tensors."""
     if _is_compared(x[0]):
         return [
-            tf.reduce_min(tf.where(_is_behind(y), y[:, tf.newaxis, :], y.dtype.max), 2) for y in x
+            xp.reduce_min(xp.where(_is_behind(y), y[:, xp.newaxis, :], xp.limits(y.dtype).max), 2)
+            for y in x
         ]
 
     def double(step: Tensor | int, *x: Tensor) -> list[Tensor]:
-        return [tf.minimum(y, _shift(y, step, y.dtype.max)) for y in x]
+        return [xp.minimum(y, _shift(y, step, xp.limits(y.dtype).max)) for y in x]
 
     return _double(double, *x)
 
@@ -154,35 +154,35 @@ def _is_compared(x: Tensor) -> bool:
 
 def _is_behind(x: Tensor) -> Tensor:
     """Whether item `j` is item `i` or behind it, `[list_size, list_size]`."""
-    position = tf.range(x.shape[1])
-    return position >= position[:, tf.newaxis]
+    position = xp.range(x.shape[1])
+    return position >= position[:, xp.newaxis]
 
 
 def _decayed_sums(x: Tensor, decay: Tensor) -> Tensor:
     """Computes `y_i = x_i + decay_i * y_(i+1)`, where `decay` has one column less than `x`."""
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(x: Tensor) -> tuple[Tensor, object]:
         # its transpose runs in the other direction: x_j gets decayed values from each i before it
         def gradient(upstream: Tensor) -> Tensor:
-            reached = _decayed_sums(tf.reverse(upstream, [1]), tf.reverse(decay, [1]))
-            return tf.reverse(reached, [1])
+            reached = _decayed_sums(xp.reverse(upstream, [1]), xp.reverse(decay, [1]))
+            return xp.reverse(reached, [1])
 
         def double(step: Tensor | int, y: Tensor, d: Tensor) -> list[Tensor]:
             return [y + d * _shift(y, step, 0.0), d * _shift(d, step, 0.0)]
 
-        return _double(double, x, tf.pad(decay, [[0, 0], [0, 1]]))[0], gradient
+        return _double(double, x, xp.pad(decay, [[0, 0], [0, 1]]))[0], gradient
 
     return f(x)
 
 
 def _shift(x: Tensor, step: Tensor | int, fill: float) -> Tensor:
     """Shifts values by `step` positions to the front."""
-    shape = tf.shape(x)
+    shape = xp.shape(x)
     # XLA slices at any place, but only where the shape of the padded values is known
     width = step if isinstance(step, int) else shape[1]
-    padded = tf.pad(x, [[0, 0], [0, width]], constant_values=tf.constant(fill, x.dtype))
-    return padded[:, step:] if isinstance(step, int) else tf.slice(padded, [0, step], shape)
+    padded = xp.pad(x, [[0, 0], [0, width]], constant_values=xp.constant(fill, x.dtype))
+    return padded[:, step:] if isinstance(step, int) else xp.slice(padded, [0, step], shape)
 
 
 def _double(double: Callable[..., list[Tensor]], *state: Tensor) -> list[Tensor]:
@@ -192,9 +192,9 @@ def _double(double: Callable[..., list[Tensor]], *state: Tensor) -> list[Tensor]
         for power in range(max(0, static_size - 1).bit_length()):
             scanned = double(2**power, *scanned)
         return scanned
-    size = tf.shape(state[0])[1]
-    return tf.while_loop(
+    size = xp.shape(state[0])[1]
+    return xp.while_loop(
         lambda step, *_: step < size,
         lambda step, *state: (2 * step, *double(step, *state)),
-        (tf.constant(1), *state),
+        (xp.constant(1), *state),
     )[1:]

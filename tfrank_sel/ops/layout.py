@@ -13,25 +13,23 @@ trace one for the CPU of a machine with a GPU.
 
 import contextlib
 import contextvars
-import threading
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-import tensorflow as tf
-from tensorflow import Tensor
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 
 _TERMS_ON_CPU = 2**15  # what operations leave in a cache is there for the next
 _TERMS_ON_GPU = 2**24  # 64 MiB of float32, in each of a few arrays if XLA does not fuse them
 LISTS = 256  # the assumed batch size if it is known only when the graph runs
 
-_tf32 = threading.RLock()
 _device: contextvars.ContextVar[str | None] = contextvars.ContextVar("device", default=None)
 
 
 def is_wide() -> bool:
     """Whether formulas are traced for a GPU."""
     device = _device.get()
-    return bool(tf.config.list_logical_devices("GPU")) if device is None else device == "GPU"
+    return xp.has_gpu() if device is None else device == "GPU"
 
 
 def terms() -> int:
@@ -39,7 +37,7 @@ def terms() -> int:
     return _TERMS_ON_GPU if is_wide() else _TERMS_ON_CPU
 
 
-def at_once(shape: tf.TensorShape, each: int | None) -> bool:
+def at_once(shape: xp.TensorShape, each: int | None) -> bool:
     """Whether `each` terms of all items of `[batch_size, list_size]` are computed at a time.
 
     Keras does not tell the batch size to the functions that it traces. Then `LISTS` count; lists of
@@ -55,7 +53,7 @@ def in_blocks(
     function: Callable[..., tuple[Tensor, ...]],
     *lists: Tensor,
     rows: int | Tensor,
-    to: list[tf.TensorSpec],
+    to: list[xp.TensorSpec],
 ) -> tuple[Tensor, ...]:
     """Calls a function of the lists of a batch on blocks of them.
 
@@ -73,25 +71,24 @@ def in_blocks(
     if isinstance(rows, int) and known is not None and known <= rows:
         return function(*lists)
     if batch_size is None:
-        batch_size = tf.shape(lists[0])[0]
-        rows = tf.clip_by_value(batch_size, 1, rows)
+        batch_size = xp.shape(lists[0])[0]
+        rows = xp.clip_by_value(batch_size, 1, rows)
 
     # A loop of no block has no shapes.
-    count = tf.maximum(-(-batch_size // rows), 1)
+    count = xp.maximum(-(-batch_size // rows), 1)
     missing = count * rows - batch_size
 
     def split(y: Tensor) -> Tensor:
-        ends = [[0, missing]] + [[0, 0]] * (y.shape.rank - 1)
-        blocks = tf.reshape(tf.pad(y, ends), [count, rows, *tf.unstack(tf.shape(y)[1:])])
-        blocks.set_shape([None, None, *y.shape[1:]])
-        return blocks
+        ends = [[0, missing]] + [[0, 0]] * (xp.rank(y) - 1)
+        blocks = xp.reshape(xp.pad(y, ends), [count, rows, *xp.unstack(xp.shape(y)[1:])])
+        return xp.ensure_shape(blocks, [None, None, *y.shape[1:]])
 
-    results = tf.map_fn(
+    results = xp.map_fn(
         lambda block: function(*block), tuple(map(split, lists)), fn_output_signature=tuple(to)
     )
     return tuple(
-        tf.ensure_shape(
-            tf.reshape(y, tf.concat([[count * rows], tf.shape(y)[2:]], 0))[:batch_size], spec.shape
+        xp.ensure_shape(
+            xp.reshape(y, xp.concat([[count * rows], xp.shape(y)[2:]], 0))[:batch_size], spec.shape
         )
         for y, spec in zip(results, to, strict=True)
     )
@@ -105,19 +102,3 @@ def traced_for(device: Literal["CPU", "GPU"]) -> Iterator[None]:
         yield
     finally:
         _device.reset(token)
-
-
-@contextlib.contextmanager
-def without_tf32() -> Iterator[None]:
-    """Multiplies float32 matrices on a GPU in float32: TF32 has 11 bits, an error of 1e-3.
-
-    TensorFlow has one switch for the process, which is as before at the end. One thread at a time
-    is inside this context.
-    """
-    with _tf32:
-        enabled = tf.config.experimental.tensor_float_32_execution_enabled()
-        tf.config.experimental.enable_tensor_float_32_execution(False)
-        try:
-            yield
-        finally:
-            tf.config.experimental.enable_tensor_float_32_execution(enabled)

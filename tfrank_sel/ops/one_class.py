@@ -7,28 +7,28 @@ first order take one array of the size of the scores beside their own.
 
 import math
 
-import tensorflow as tf
-from tensorflow import Tensor
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 
 DOUBT = 1 / 64  # a cross-entropy from which on TensorFlow's has all digits but the last two
 
 
 def are_there(classes: Tensor, scores: Tensor) -> Tensor:
     """Whether each index is one of the classes, `[batch_size]`."""
-    return (classes >= 0) & (classes < tf.shape(scores)[1])
+    return (classes >= 0) & (classes < xp.shape(scores)[1])
 
 
 def scores_of(classes: Tensor, scores: Tensor) -> Tensor:
     """Returns the score of each class, `[batch_size]`; 0 for none."""
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
-        scores_of_class = tf.gather_nd(scores, _places(classes, scores))
+        scores_of_class = xp.gather_nd(scores, _places(classes, scores))
 
         def gradient(upstream: Tensor) -> Tensor:
-            return replace_scores(tf.zeros_like(scores), classes, upstream)
+            return replace_scores(xp.zeros_like(scores), classes, upstream)
 
-        return tf.where(are_there(classes, scores), scores_of_class, 0.0), gradient
+        return xp.where(are_there(classes, scores), scores_of_class, 0.0), gradient
 
     return f(scores)
 
@@ -36,14 +36,14 @@ def scores_of(classes: Tensor, scores: Tensor) -> Tensor:
 def replace_scores(scores: Tensor, classes: Tensor, values: Tensor) -> Tensor:
     """Returns the scores with other ones, `[batch_size]`, of the classes."""
     places = _places(classes, scores)
-    values = tf.where(are_there(classes, scores), values, tf.gather_nd(scores, places))
-    return tf.tensor_scatter_nd_update(scores, places, values)
+    values = xp.where(are_there(classes, scores), values, xp.gather_nd(scores, places))
+    return xp.tensor_scatter_nd_update(scores, places, values)
 
 
 def add(scores: Tensor, classes: Tensor, values: Tensor) -> Tensor:
     """Returns the scores with something added, `[batch_size]`, to those of the classes."""
-    values = tf.where(are_there(classes, scores), values, 0.0)
-    return tf.tensor_scatter_nd_add(scores, _places(classes, scores), values)
+    values = xp.where(are_there(classes, scores), values, 0.0)
+    return xp.tensor_scatter_nd_add(scores, _places(classes, scores), values)
 
 
 def cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:
@@ -54,27 +54,25 @@ def cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:
     """
     has_class = are_there(classes, logits)
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(logits: Tensor) -> tuple[Tensor, object]:
-        values, residuals = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
-            features=logits, labels=tf.where(has_class, classes, 0)
-        )
+        values, residuals = xp.softmax_cross_entropy(logits, xp.where(has_class, classes, 0))
 
         def exact() -> tuple[Tensor, Tensor]:
-            others = replace_scores(residuals, classes, tf.zeros_like(values))
-            q = tf.reduce_sum(others, axis=1)
-            logs = tf.math.log1p(-tf.minimum(q, 0.5))
-            return tf.where(q < 0.5, -logs, values), replace_scores(others, classes, -q)
+            others = replace_scores(residuals, classes, xp.zeros_like(values))
+            q = xp.reduce_sum(others, axis=1)
+            logs = xp.log1p(-xp.minimum(q, 0.5))
+            return xp.where(q < 0.5, -logs, values), replace_scores(others, classes, -q)
 
-        values, residuals = tf.cond(  # of classes in doubt, three passes are saved
-            tf.reduce_any(values < DOUBT), exact, lambda: (values, residuals)
+        values, residuals = xp.cond(  # of classes in doubt, three passes are saved
+            xp.reduce_any(values < DOUBT), exact, lambda: (values, residuals)
         )
 
         def gradient(upstream: Tensor) -> Tensor:
-            upstream = tf.where(has_class, upstream, 0.0)
-            return upstream[:, tf.newaxis] * _residuals(logits, residuals)
+            upstream = xp.where(has_class, upstream, 0.0)
+            return upstream[:, xp.newaxis] * _residuals(logits, residuals)
 
-        return tf.where(has_class, values, 0.0), gradient
+        return xp.where(has_class, values, 0.0), gradient
 
     return f(logits)
 
@@ -82,13 +80,13 @@ def cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:
 def _residuals(logits: Tensor, residuals: Tensor) -> Tensor:
     """Returns the gradient of a cross-entropy, which is known, with a gradient of its own."""
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(logits: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
-            p = tf.nn.softmax(logits)
-            return p * (upstream - tf.reduce_sum(p * upstream, axis=1, keepdims=True))
+            p = xp.softmax(logits)
+            return p * (upstream - xp.reduce_sum(p * upstream, axis=1, keepdims=True))
 
-        return tf.identity(residuals), gradient
+        return xp.identity(residuals), gradient
 
     return f(logits)
 
@@ -102,25 +100,25 @@ def log_sum_exp_beside(classes: Tensor, scores: Tensor, value: Tensor | None = N
         value: The result, if it is known and only its gradient is needed.
     """
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
-        nothing = tf.fill(tf.shape(classes), tf.constant(-math.inf, scores.dtype))
+        nothing = xp.fill(xp.shape(classes), xp.constant(-math.inf, scores.dtype))
         result = value
         if value is None:
-            result = tf.reduce_logsumexp(replace_scores(scores, classes, nothing), axis=1)
+            result = xp.reduce_logsumexp(replace_scores(scores, classes, nothing), axis=1)
 
         def gradient(upstream: Tensor) -> Tensor:
-            logs = log_sum_exp_beside(classes, scores, result)[:, tf.newaxis]
+            logs = log_sum_exp_beside(classes, scores, result)[:, xp.newaxis]
             others = replace_scores(
                 scores, classes, nothing
             )  # the exponential of the class may overflow
-            return upstream[:, tf.newaxis] * tf.exp(others - tf.where(logs > -math.inf, logs, 0.0))
+            return upstream[:, xp.newaxis] * xp.exp(others - xp.where(logs > -math.inf, logs, 0.0))
 
-        return tf.identity(result), gradient
+        return xp.identity(result), gradient
 
     return f(scores)
 
 
 def _places(classes: Tensor, scores: Tensor) -> Tensor:
-    rows = tf.range(tf.size(classes), dtype=classes.dtype)
-    return tf.stack([rows, tf.where(are_there(classes, scores), classes, 0)], axis=1)
+    rows = xp.range(xp.size(classes), dtype=classes.dtype)
+    return xp.stack([rows, xp.where(are_there(classes, scores), classes, 0)], axis=1)

@@ -9,9 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import layout
 
 WIDTH = 32  # of a block, at least: operations on short rows are slow
@@ -67,31 +66,31 @@ def sums_over_pairs(function: PairFunction, items: Items, pairing: Pairing) -> T
     """
 
     def with_slope(first: Items, second: Items, difference: Tensor) -> Sums:
-        with tf.GradientTape() as tape:
-            tape.watch(difference)
-            cost, weight = function(first, second, difference)
+        cost, pull_back, weight = xp.vjp(
+            lambda d: function(first, second, d), difference, has_aux=True
+        )
         # the weight is the upstream gradient, so that none flows through it
-        slope = tape.gradient(cost, difference, weight)
+        [slope] = pull_back(weight)
         # a pair that does not count may have an infinite cost, and 0 * inf is NaN
-        return tf.math.multiply_no_nan(cost, weight), slope
+        return xp.multiply_no_nan(cost, weight), slope
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def slopes_again(scores: Tensor, slopes: Tensor) -> tuple[Tensor, object]:
         # only a Hessian times a vector runs through the pairs a second time
         def gradient(upstream: Tensor) -> tuple[Tensor, None]:
-            with tf.GradientTape() as tape:
-                tape.watch(scores)
-                slopes = pairing(with_slope, items._replace(scores=scores), -1.0)[1]
-            return tape.gradient(slopes, scores, upstream), None
+            def again(scores: Tensor) -> Tensor:
+                return pairing(with_slope, items._replace(scores=scores), -1.0)[1]
+
+            return xp.vjp(again, scores)[1](upstream)[0], None
 
         return slopes, gradient
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
         costs, slopes = pairing(with_slope, items._replace(scores=scores), -1.0)
 
         def gradient(upstream: Tensor) -> Tensor:
-            return upstream[:, tf.newaxis] * slopes_again(scores, slopes)
+            return upstream[:, xp.newaxis] * slopes_again(scores, slopes)
 
         return costs, gradient
 
@@ -111,13 +110,14 @@ def curvatures(function: PairFunction, items: Items, pairing: Pairing) -> Tensor
     """
 
     def with_curvature(first: Items, second: Items, difference: Tensor) -> Sums:
-        with tf.GradientTape() as outer:
-            outer.watch(difference)
-            with tf.GradientTape() as inner:
-                inner.watch(difference)
-                cost, weight = function(first, second, difference)
-            slope = inner.gradient(cost, difference, weight)
-        return cost, outer.gradient(slope, difference, unconnected_gradients="zero")
+        def slope_of(difference: Tensor) -> Sums:
+            cost, pull_back, weight = xp.vjp(
+                lambda d: function(first, second, d), difference, has_aux=True
+            )
+            return pull_back(weight)[0], cost
+
+        slope, pull_back, cost = xp.vjp(slope_of, difference, has_aux=True)
+        return cost, pull_back(xp.ones_like(slope))[0]
 
     return pairing(with_curvature, items, 1.0)[1]
 
@@ -128,44 +128,44 @@ def all_pairs(function: PairFunction, items: Items, parity: float) -> Sums:
     Lists are split into an odd number of blocks. Each block is paired with itself, from both sides,
     and with those behind it, cyclically, up to half way round: so two blocks meet once.
     """
-    batch_size, list_size = tf.unstack(tf.shape(items.scores))
+    batch_size, list_size = xp.unstack(xp.shape(items.scores))
     size = items.scores.shape[1]
     is_whole = size is not None and (size <= WIDTH or layout.at_once(items.scores.shape, size))
-    widest = tf.maximum(layout.terms() // tf.maximum(batch_size * list_size, 1), WIDTH)
+    widest = xp.maximum(layout.terms() // xp.maximum(batch_size * list_size, 1), WIDTH)
     half = 0 if is_whole else -(-list_size // widest) // 2
     num_blocks = 2 * half + 1
     width = -(-list_size // num_blocks)
 
     def pair_costs(second: Items) -> tuple[Tensor, Tensor]:
-        second = Items(*(x[:, :, tf.newaxis, :] for x in second))
+        second = Items(*(x[:, :, xp.newaxis, :] for x in second))
         cost, by_item = function(first, second, first.scores - second.scores)
-        return tf.reduce_sum(tf.reduce_sum(cost, axis=-1), axis=[1, 2]), by_item
+        return xp.reduce_sum(xp.reduce_sum(cost, axis=-1), axis=[1, 2]), by_item
 
     def add(step: Tensor, cost: Tensor, total: Tensor) -> tuple[Tensor, ...]:
-        more, by_item = pair_costs(Items(*(tf.roll(x, -step, axis=1) for x in blocked)))
-        behind = tf.roll(tf.reduce_sum(by_item, axis=-2), step, axis=1)
-        total += tf.reduce_sum(by_item, axis=-1) + parity * behind
+        more, by_item = pair_costs(Items(*(xp.roll(x, -step, axis=1) for x in blocked)))
+        behind = xp.roll(xp.reduce_sum(by_item, axis=-2), step, axis=1)
+        total += xp.reduce_sum(by_item, axis=-1) + parity * behind
         return step + 1, cost + more, total
 
     blocked = _blocks(items, num_blocks, width)
-    first = Items(*(x[..., tf.newaxis] for x in blocked))
+    first = Items(*(x[..., xp.newaxis] for x in blocked))
     cost, by_item = pair_costs(blocked)
     # inside a block each pair comes from both sides: half of the cost, and no mirror image
-    sums = 0.5 * cost, tf.reduce_sum(by_item, axis=-1)
+    sums = 0.5 * cost, xp.reduce_sum(by_item, axis=-1)
     if not is_whole:
-        _, *sums = tf.while_loop(
+        _, *sums = xp.while_loop(
             lambda step, *_: step <= half, add, (1, *sums), maximum_iterations=half
         )
     cost, total = sums
-    return cost, tf.reshape(total, [batch_size, num_blocks * width])[:, :list_size]
+    return cost, xp.reshape(total, [batch_size, num_blocks * width])[:, :list_size]
 
 
 def neighbours(function: PairFunction, items: Items, parity: float) -> Sums:
     """Pairs each item with the next one."""
-    following = Items(*(tf.pad(x, [[0, 0], [0, 1]])[:, 1:] for x in items))
+    following = Items(*(xp.pad(x, [[0, 0], [0, 1]])[:, 1:] for x in items))
     cost, by_item = function(items, following, items.scores - following.scores)
-    of_following = tf.pad(by_item, [[0, 0], [1, 0]])[:, :-1]
-    return tf.reduce_sum(cost, axis=-1), by_item + parity * of_following
+    of_following = xp.pad(by_item, [[0, 0], [1, 0]])[:, :-1]
+    return xp.reduce_sum(cost, axis=-1), by_item + parity * of_following
 
 
 def with_top(k: int | None) -> Pairing:
@@ -178,39 +178,39 @@ def _top_pairs(k: int, function: PairFunction, items: Items, parity: float) -> S
     if static_size is not None and static_size <= max(2 * k, WIDTH):
         # for n up to 2 * k, all n * n / 2 pairs are no more than k * n
         return all_pairs(function, items, parity)
-    batch_size, list_size = tf.unstack(tf.shape(items.scores))
-    top = tf.minimum(k, list_size)
-    rows = tf.clip_by_value(layout.terms() // tf.maximum(batch_size * list_size, 1), 1, top)
-    num_blocks = -(-top // tf.maximum(rows, 1))
+    batch_size, list_size = xp.unstack(xp.shape(items.scores))
+    top = xp.minimum(k, list_size)
+    rows = xp.clip_by_value(layout.terms() // xp.maximum(batch_size * list_size, 1), 1, top)
+    num_blocks = -(-top // xp.maximum(rows, 1))
     blocked = _blocks(Items(*(x[:, :top] for x in items)), num_blocks, rows)
-    block = tf.range(num_blocks)[:, tf.newaxis]
+    block = xp.range(num_blocks)[:, xp.newaxis]
 
     def add(step: Tensor, cost: Tensor, of_top: Tensor, total: Tensor) -> tuple[Tensor, ...]:
-        first = Items(*(x[:, step, :, tf.newaxis] for x in blocked))
-        second = Items(*(x[:, tf.newaxis, :] for x in items))
+        first = Items(*(x[:, step, :, xp.newaxis] for x in blocked))
+        second = Items(*(x[:, xp.newaxis, :] for x in items))
         # a pair of two top items comes once, from the better rank
         second = second._replace(mask=second.mask & (second.ranks > first.ranks))
         more, by_item = function(first, second, first.scores - second.scores)
-        total_by_item = tf.reduce_sum(by_item, axis=-1)[:, tf.newaxis, :]
-        of_top += tf.where(block == step, total_by_item, tf.zeros_like(total_by_item))
-        total += parity * tf.reduce_sum(by_item, axis=-2)
-        return step + 1, cost + tf.reduce_sum(more, axis=[1, 2]), of_top, total
+        total_by_item = xp.reduce_sum(by_item, axis=-1)[:, xp.newaxis, :]
+        of_top += xp.where(block == step, total_by_item, xp.zeros_like(total_by_item))
+        total += parity * xp.reduce_sum(by_item, axis=-2)
+        return step + 1, cost + xp.reduce_sum(more, axis=[1, 2]), of_top, total
 
-    zeros = (tf.zeros_like(x) for x in (items.scores[:, 0], blocked.scores, items.scores))
+    zeros = (xp.zeros_like(x) for x in (items.scores[:, 0], blocked.scores, items.scores))
     state = (0, *zeros)
     if layout.at_once(items.scores.shape, k):
         state = add(*state)
     else:
-        state = tf.while_loop(
+        state = xp.while_loop(
             lambda step, *_: step < num_blocks, add, state, maximum_iterations=num_blocks
         )
     _, cost, of_top, total = state
-    of_top = tf.reshape(of_top, [batch_size, num_blocks * rows])[:, :top]
-    return cost, total + tf.pad(of_top, [[0, 0], [0, list_size - top]])
+    of_top = xp.reshape(of_top, [batch_size, num_blocks * rows])[:, :top]
+    return cost, total + xp.pad(of_top, [[0, 0], [0, list_size - top]])
 
 
 def _blocks(items: Items, num_blocks: Tensor, width: Tensor) -> Items:
     """Splits lists into blocks, `[batch_size, num_blocks, width]`, and pads the last."""
-    missing = num_blocks * width - tf.shape(items.scores)[1]
-    padded = (tf.pad(x, [[0, 0], [0, missing]]) for x in items)
-    return Items(*(tf.reshape(x, [tf.shape(x)[0], num_blocks, width]) for x in padded))
+    missing = num_blocks * width - xp.shape(items.scores)[1]
+    padded = (xp.pad(x, [[0, 0], [0, missing]]) for x in items)
+    return Items(*(xp.reshape(x, [xp.shape(x)[0], num_blocks, width]) for x in padded))

@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
+
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 
 UNKNOWN_SIZE = 1024  # the assumed list size if it is known only when the graph runs
 FACTORS = 5  # items of a lane per step: the lane is read and written once for all of them
@@ -45,11 +46,11 @@ class ProductPlan:
 
 
 @functools.cache
-def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> ProductPlan:
+def plan_of(list_size: int | None, k: int, dtype: xp.DType) -> ProductPlan:
     """Chooses the fastest lanes for lists of a size, or of any size if `None`."""
     # The number of sampled items has a variance below k, so coefficients farther from k than this
     # have a share of 1e-9 (1e-17) in the series of the gradient.
-    double = dtype == tf.float64
+    double = dtype == xp.float64
     reach = int((9.0 if double else 6.5) * math.sqrt(k)) + (10 if double else 6)
     size = list_size or UNKNOWN_SIZE
     above = min(reach, max(size - k, 0) + 1) if list_size else reach
@@ -84,7 +85,7 @@ def lanes_of(u: Tensor, peaked: Tensor, k: int, plan: ProductPlan) -> Tensor:
     """
     if k <= 6:  # at most five odds are above 1: clipped, their product cannot overflow
         return _grow(u, plan.degree, plan, signed=False)
-    return tf.cond(
+    return xp.cond(
         peaked,
         lambda: _grow(u, plan.degree, plan, signed=True),
         lambda: _grow(u, plan.degree, plan, signed=False),
@@ -113,7 +114,7 @@ def coefficients(
     degree = k + plan.above
     if plan.degree == plan.full_degree:
         return _multiply(lanes, degree)
-    return tf.cond(
+    return xp.cond(
         _cut_too_much(lanes, plan),
         lambda: _multiply(full_lanes(), degree),
         lambda: _multiply(lanes, degree),
@@ -125,33 +126,33 @@ def _grow(u: Tensor, degree: int, plan: ProductPlan, signed: bool) -> Tensor:
 
     If `signed`, an item of odds above 1 has the factor `exp(-u) + z`, to avoid overflow.
     """
-    rows, step_size = tf.shape(u)[0], FACTORS * plan.lanes
-    odds = _signed_odds(u) if signed else tf.exp(tf.minimum(u, _largest_log(u.dtype)))
+    rows, step_size = xp.shape(u)[0], FACTORS * plan.lanes
+    odds = _signed_odds(u) if signed else xp.exp(xp.minimum(u, _largest_log(u.dtype)))
     if u.shape[1] is None or u.shape[1] < step_size:
-        missing = tf.maximum(step_size - tf.shape(u)[1], 0)
-        odds = tf.pad(odds, [[0, 0], [0, missing]])
-    list_size = odds.shape[1] or tf.shape(odds)[1]
-    head = tf.zeros([rows, FACTORS, plan.lanes], u.dtype)
-    unit = tf.ones([rows, 1, plan.lanes], u.dtype)
-    tail = tf.zeros([rows, degree, plan.lanes], u.dtype)
+        missing = xp.maximum(step_size - xp.shape(u)[1], 0)
+        odds = xp.pad(odds, [[0, 0], [0, missing]])
+    list_size = odds.shape[1] or xp.shape(odds)[1]
+    head = xp.zeros([rows, FACTORS, plan.lanes], u.dtype)
+    unit = xp.ones([rows, 1, plan.lanes], u.dtype)
+    tail = xp.zeros([rows, degree, plan.lanes], u.dtype)
 
     def step(start: Tensor, lanes: Tensor) -> tuple[Tensor, Tensor]:
         # The last step reads some items a second time and ignores them. Padding, or a slice of a
         # tensor of rank 4, would be slower: XLA could not vectorise the odds.
-        first = tf.minimum(start, list_size - step_size)
-        factors = tf.slice(odds, [0, first], [rows, step_size])
+        first = xp.minimum(start, list_size - step_size)
+        factors = xp.slice(odds, [0, first], [rows, step_size])
         if odds.shape[1] is None or odds.shape[1] % step_size:
-            factors = tf.where(tf.range(step_size) >= start - first, factors, 0.0)
-        factors = tf.reshape(factors, [rows, FACTORS, plan.lanes])
+            factors = xp.where(xp.range(step_size) >= start - first, factors, 0.0)
+        factors = xp.reshape(factors, [rows, FACTORS, plan.lanes])
         product = _expand([factors[:, j : j + 1] for j in range(FACTORS)], signed)
         grown = sum(  # the leading zeros are the coefficients of negative degrees
             coefficient * lanes[:, FACTORS - m : FACTORS - m + degree + 1]
             for m, coefficient in enumerate(product)
         )
-        return start + step_size, tf.concat([head, grown], axis=1)
+        return start + step_size, xp.concat([head, grown], axis=1)
 
-    begin = (tf.constant(0), tf.concat([head, unit, tail], axis=1))
-    _, lanes = tf.while_loop(lambda start, _: start < list_size, step, begin)
+    begin = (xp.constant(0), xp.concat([head, unit, tail], axis=1))
+    _, lanes = xp.while_loop(lambda start, _: start < list_size, step, begin)
     return lanes[:, FACTORS:]
 
 
@@ -159,8 +160,8 @@ def _signed_odds(u: Tensor) -> Tensor:
     """Computes `exp(u)`, or `-exp(-u)` where that is above 1; never quite 0 there."""
     light = u <= 0.0
     # exp(-80) is a normal number of float32; 0 would have no sign
-    odds = tf.exp(tf.where(light, u, tf.maximum(-u, -80.0)))
-    return tf.where(light, odds, -odds)
+    odds = xp.exp(xp.where(light, u, xp.maximum(-u, -80.0)))
+    return xp.where(light, odds, -odds)
 
 
 def _expand(odds: list[Tensor], signed: bool) -> list[Tensor | float]:
@@ -168,7 +169,7 @@ def _expand(odds: list[Tensor], signed: bool) -> list[Tensor | float]:
     product: list[Tensor | float] = [1.0]
     for w in odds:
         if signed:
-            a, b = tf.where(w < 0.0, -w, 1.0), tf.where(w >= 0.0, w, 1.0)
+            a, b = xp.where(w < 0.0, -w, 1.0), xp.where(w >= 0.0, w, 1.0)
             inner = [x * a + y * b for x, y in zip(product[1:], product, strict=False)]
             product = [product[0] * a, *inner, product[-1] * b]
         else:
@@ -179,41 +180,41 @@ def _expand(odds: list[Tensor], signed: bool) -> list[Tensor | float]:
 
 def _cut_too_much(lanes: Tensor, plan: ProductPlan) -> Tensor:
     """Bounds the truncation error of the lanes, whose coefficients are log-concave."""
-    tiny = tf.constant(1e-300 if lanes.dtype == tf.float64 else 1e-37, lanes.dtype)
-    largest = tf.reduce_max(lanes, axis=1)
+    tiny = xp.constant(1e-300 if lanes.dtype == xp.float64 else 1e-37, lanes.dtype)
+    largest = xp.reduce_max(lanes, axis=1)
     last, before = lanes[:, plan.degree], lanes[:, plan.degree - 1]
     # by Newton's inequality, c_(m+1) <= c_m**2 / c_(m-1): the first coefficient that is cut off
-    lost = tf.reduce_sum(last * last / (tf.maximum(before, tiny) * largest), axis=1)
-    overflown = ~tf.math.is_finite(tf.reduce_max(largest))
+    lost = xp.reduce_sum(last * last / (xp.maximum(before, tiny) * largest), axis=1)
+    overflown = ~xp.is_finite(xp.reduce_max(largest))
     # "not below" is also true of NaN
-    return ~(tf.reduce_max(lost) < plan.lost) | overflown
+    return ~(xp.reduce_max(lost) < plan.lost) | overflown
 
 
 def _multiply(lanes: Tensor, degree: int) -> Tensor:
     """Multiplies the lanes of each list up to a degree, `[batch_size, degree + 1]`, in float64."""
     cut = lanes.shape[1] - 1
     # lists innermost, to vectorise over them
-    lanes = tf.transpose(tf.cast(lanes, tf.float64), [2, 1, 0])
+    lanes = xp.transpose(xp.cast(lanes, xp.float64), [2, 1, 0])
     # a factor of each lane cancels, and the product of 128 lanes would leave the range of float64
-    lanes = lanes / tf.reduce_max(lanes, axis=1, keepdims=True)
-    rows = tf.shape(lanes)[2]
-    head = tf.zeros([cut, rows], tf.float64)
-    unit = tf.ones([1, rows], tf.float64)
+    lanes = lanes / xp.reduce_max(lanes, axis=1, keepdims=True)
+    rows = xp.shape(lanes)[2]
+    head = xp.zeros([cut, rows], xp.float64)
+    unit = xp.ones([1, rows], xp.float64)
 
     def by_lane(i: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
-        lane = tf.gather(lanes, i)
+        lane = xp.gather(lanes, i)
 
         def term(m: int | Tensor) -> Tensor:
-            shifted = tf.slice(product, [cut - m, 0], [degree + 1, rows])
-            return tf.gather(lane, m)[tf.newaxis] * shifted
+            shifted = xp.slice(product, [cut - m, 0], [degree + 1, rows])
+            return xp.gather(lane, m)[xp.newaxis] * shifted
 
-        return i + 1, tf.concat([head, _sum(term, cut + 1)], axis=0)
+        return i + 1, xp.concat([head, _sum(term, cut + 1)], axis=0)
 
-    tail = tf.zeros([degree, rows], tf.float64)
-    start = (tf.constant(0), tf.concat([head, unit, tail], axis=0))
-    _, product = tf.while_loop(lambda i, _: i < lanes.shape[0], by_lane, start)
-    product = tf.transpose(product[cut:])
-    return product / tf.reduce_max(product, axis=1, keepdims=True)
+    tail = xp.zeros([degree, rows], xp.float64)
+    start = (xp.constant(0), xp.concat([head, unit, tail], axis=0))
+    _, product = xp.while_loop(lambda i, _: i < lanes.shape[0], by_lane, start)
+    product = xp.transpose(product[cut:])
+    return product / xp.reduce_max(product, axis=1, keepdims=True)
 
 
 def tree_product(u: Tensor, degree: int) -> Tensor:
@@ -228,24 +229,24 @@ def tree_product(u: Tensor, degree: int) -> Tensor:
     """
     nodes = -(-u.shape[1] // LEAF)
     nodes += -nodes % min(1 << (nodes - 1).bit_length(), NODES)
-    u = tf.pad(u, [[0, 0], [0, nodes * LEAF - u.shape[1]]], constant_values=-math.inf)
-    odds = tf.unstack(tf.reshape(_signed_odds(u), [-1, LEAF, nodes]), axis=1)
+    u = xp.pad(u, [[0, 0], [0, nodes * LEAF - u.shape[1]]], constant_values=-math.inf)
+    odds = xp.unstack(xp.reshape(_signed_odds(u), [-1, LEAF, nodes]), axis=1)
     # `[coefficient, list, node]`; the largest factor of an item is 1, so eight add up to 2**8
-    product = tf.cast(tf.stack(_expand(odds, signed=True)[: degree + 1]), tf.float64)
+    product = xp.cast(xp.stack(_expand(odds, signed=True)[: degree + 1]), xp.float64)
     bits = LEAF
     while nodes > 1:
         if nodes % 2:
-            unit = tf.one_hot([[0]], product.shape[0], axis=0, dtype=product.dtype)
-            unit = tf.tile(unit, [1, tf.shape(product)[1], 1])
-            product = tf.concat([product, unit], axis=2)
+            unit = xp.one_hot([[0]], product.shape[0], axis=0, dtype=product.dtype)
+            unit = xp.tile(unit, [1, xp.shape(product)[1], 1])
+            product = xp.concat([product, unit], axis=2)
         if 2 * bits > BITS:
-            product /= tf.reduce_max(product, axis=0, keepdims=True)
+            product /= xp.reduce_max(product, axis=0, keepdims=True)
             bits = product.shape[0].bit_length()
         nodes, bits = product.shape[2] // 2, 2 * bits
         product = _convolve(product[:, :, :nodes], product[:, :, nodes:], degree)
-    product = tf.transpose(product[:, :, 0])
-    product = tf.pad(product, [[0, 0], [0, degree + 1 - product.shape[1]]])
-    return product / tf.reduce_max(product, axis=1, keepdims=True)
+    product = xp.transpose(product[:, :, 0])
+    product = xp.pad(product, [[0, 0], [0, degree + 1 - product.shape[1]]])
+    return product / xp.reduce_max(product, axis=1, keepdims=True)
 
 
 def _convolve(a: Tensor, b: Tensor, degree: int) -> Tensor:
@@ -254,25 +255,25 @@ def _convolve(a: Tensor, b: Tensor, degree: int) -> Tensor:
     rows = min(2 * highest, degree) + 1
     other = np.arange(rows) - np.arange(highest + 1)[:, np.newaxis]
     # outside of the polynomial, the row of zeros behind it
-    shifted = tf.gather(
-        tf.pad(b, [[0, 1], [0, 0], [0, 0]]),
+    shifted = xp.gather(
+        xp.pad(b, [[0, 1], [0, 0], [0, 0]]),
         np.where((other < 0) | (other > highest), highest + 1, other).astype(np.int32),
     )
-    return tf.reduce_sum(a[:, tf.newaxis] * shifted, axis=0)
+    return xp.reduce_sum(a[:, xp.newaxis] * shifted, axis=0)
 
 
 def _sum(term: Callable[[int | Tensor], Tensor], count: int) -> Tensor:
     """Sums `term(0), ..., term(count - 1)`: in one expression if they are few, else in a loop."""
     if count <= UNROLLED:
         return sum(term(m) for m in range(count))
-    start = (tf.constant(1), term(0))
-    _, total = tf.while_loop(lambda m, _: m < count, lambda m, t: (m + 1, t + term(m)), start)
+    start = (xp.constant(1), term(0))
+    _, total = xp.while_loop(lambda m, _: m < count, lambda m, t: (m + 1, t + term(m)), start)
     return total
 
 
-def _largest_log(dtype: tf.DType) -> float:
+def _largest_log(dtype: xp.DType) -> float:
     """Log-odds above which results do not change, and of which five do not overflow."""
-    return 100.0 if dtype == tf.float64 else 17.0
+    return 100.0 if dtype == xp.float64 else 17.0
 
 
 def _degree_for(mean: float, lost: float) -> int:

@@ -10,21 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.serialization import register
 
 
 def order(scores: Tensor, mask: Tensor, k: int | Tensor | None = None) -> Tensor:
     """Returns the indices of the first `k` items by descending `scores`, or of all if `None`."""
-    list_size = tf.shape(scores)[1]
-    size = list_size if k is None else tf.minimum(k, list_size)
+    list_size = xp.shape(scores)[1]
+    size = list_size if k is None else xp.minimum(k, list_size)
     if _lies_on_the_host(scores):
-        return tf.constant(_host_order(scores.numpy(), mask.numpy(), int(size)))
-    key = tf.where(mask, _key(scores), tf.constant(float("-inf"), scores.dtype))
-    return tf.math.top_k(key, k=size).indices  # stable, and takes time only for k items
+        return xp.constant(_host_order(np.asarray(scores), np.asarray(mask), int(size)))
+    key = xp.where(mask, _key(scores), xp.constant(float("-inf"), scores.dtype))
+    return xp.top_k(key, k=size).indices  # stable, and takes time only for k items
 
 
 def sort_by(
@@ -32,39 +32,39 @@ def sort_by(
 ) -> list[Tensor]:
     """Sorts `tensors` by descending `scores` and keeps the first `k` items, or all if `None`."""
     indices = order(scores, mask, k)
-    return [tf.gather(x, indices, batch_dims=1, axis=1) for x in tensors]
+    return [xp.gather(x, indices, batch_dims=1, axis=1) for x in tensors]
 
 
 def ranks(scores: Tensor, mask: Tensor) -> Tensor:
     """Computes the rank of each item in its list, in the dtype of `scores`."""
-    in_order = tf.broadcast_to(positions(scores), tf.shape(scores))
+    in_order = xp.broadcast_to(positions(scores), xp.shape(scores))
     return unsort(in_order, order(scores, mask))
 
 
 def unsort(x: Tensor, indices: Tensor) -> Tensor:
     """Undoes `order`: returns the items of a sorted tensor to their `indices`."""
-    shape = tf.shape(x)
-    lists = tf.broadcast_to(tf.range(shape[0])[:, tf.newaxis], shape)
+    shape = xp.shape(x)
+    lists = xp.broadcast_to(xp.range(shape[0])[:, xp.newaxis], shape)
     # a second sort, of the indices, would take as long as the first
-    return tf.scatter_nd(tf.stack([lists, indices], axis=-1), x, shape)
+    return xp.scatter_nd(xp.stack([lists, indices], axis=-1), x, shape)
 
 
 def positions(x: Tensor) -> Tensor:
     """Returns the ranks 1, 2, ... of the columns of `x`, `[list_size]`, in its dtype."""
-    return tf.cast(tf.range(1, tf.shape(x)[-1] + 1), x.dtype)
+    return xp.cast(xp.range(1, xp.shape(x)[-1] + 1), x.dtype)
 
 
 def mean_weight(labels: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
     """Averages the item weights of each list, weighted by the labels; 0 if all labels are 0."""
-    labels = _in_range(tf.where(mask, labels, 0.0))
-    weighted = tf.reduce_sum(tf.where(mask, weights * labels, 0.0), axis=-1)
-    return tf.math.divide_no_nan(weighted, tf.reduce_sum(labels, axis=-1))
+    labels = _in_range(xp.where(mask, labels, 0.0))
+    weighted = xp.reduce_sum(xp.where(mask, weights * labels, 0.0), axis=-1)
+    return xp.divide_no_nan(weighted, xp.reduce_sum(labels, axis=-1))
 
 
 @register
 def exponential_gain(labels: Tensor) -> Tensor:
     """Computes `2**y - 1`."""
-    return tf.pow(tf.constant(2.0, labels.dtype), labels) - 1.0
+    return xp.pow(xp.constant(2.0, labels.dtype), labels) - 1.0
 
 
 @register
@@ -90,18 +90,18 @@ def relative_gains(gain: Callable[[Tensor], Tensor], labels: Tensor, mask: Tenso
     former is `2**(y - c) - 2**-c`, where `c` is above 0 only if a label of the list is large.
     """
     if gain is not exponential_gain:
-        return _in_range(tf.where(mask, gain(labels), 0.0))
-    top = tf.reduce_max(tf.where(mask, labels, 0.0), axis=-1, keepdims=True)
-    c = tf.maximum(tf.floor(top) - math.log2(labels.dtype.max) // 2.0, 0.0)
-    base = tf.constant(2.0, labels.dtype)
-    return tf.where(mask, tf.pow(base, labels - c) - tf.pow(base, -c), 0.0)
+        return _in_range(xp.where(mask, gain(labels), 0.0))
+    top = xp.reduce_max(xp.where(mask, labels, 0.0), axis=-1, keepdims=True)
+    c = xp.maximum(xp.floor(top) - math.log2(xp.limits(labels.dtype).max) // 2.0, 0.0)
+    base = xp.constant(2.0, labels.dtype)
+    return xp.where(mask, xp.pow(base, labels - c) - xp.pow(base, -c), 0.0)
 
 
 def largest_label(gain: Callable[[Tensor], Tensor], dtype: str) -> float:
     """Returns the largest label whose gain, and the sum of many such gains, is finite."""
     if gain is not exponential_gain:
         return math.inf
-    return math.log2(tf.as_dtype(dtype).max) // 1.0 - 27.0
+    return math.log2(xp.limits(dtype).max) // 1.0 - 27.0
 
 
 @register
@@ -113,26 +113,26 @@ def inverse_discount(ranks: Tensor) -> Tensor:
 @register
 def log2_discount(ranks: Tensor) -> Tensor:
     """Computes `1 / log2(1 + r)`."""
-    return tf.math.log(tf.constant(2.0, ranks.dtype)) / tf.math.log1p(ranks)
+    return xp.log(xp.constant(2.0, ranks.dtype)) / xp.log1p(ranks)
 
 
 def _in_range(x: Tensor) -> Tensor:
     """Scales lists with a value so large that sums or products could overflow."""
-    bound = math.sqrt(x.dtype.max)
-    top = tf.reduce_max(tf.abs(x), axis=-1, keepdims=True)
-    return x * tf.where(top > bound, bound / top, 1.0)
+    bound = math.sqrt(xp.limits(x.dtype).max)
+    top = xp.reduce_max(xp.abs(x), axis=-1, keepdims=True)
+    return x * xp.where(top > bound, bound / top, 1.0)
 
 
 def _key(scores: Tensor) -> Tensor:
     """Replaces NaN and -inf by the lowest number, above padding, and -0 by 0."""
-    lowest = tf.constant(scores.dtype.min, scores.dtype)
+    lowest = xp.constant(xp.limits(scores.dtype).min, scores.dtype)
     # NaN fails the comparison, and so sorts last.
-    key = tf.where(scores > lowest, scores, lowest)
-    return tf.where(key == 0.0, tf.zeros_like(key), key)  # XLA sorts -0 below 0
+    key = xp.where(scores > lowest, scores, lowest)
+    return xp.where(key == 0.0, xp.zeros_like(key), key)  # XLA sorts -0 below 0
 
 
 def _lies_on_the_host(scores: Tensor) -> bool:
-    return tf.executing_eagerly() and scores.dtype == tf.float32 and "CPU" in scores.device
+    return xp.is_on_host(scores) and scores.dtype == xp.float32
 
 
 def _host_order(

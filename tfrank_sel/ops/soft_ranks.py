@@ -28,9 +28,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
-from tensorflow import Tensor
 
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import layout, ranking
 
 _MOST_STEPS = 31  # of doubling, up to the longest list
@@ -50,28 +50,28 @@ def laplace_ranks(x: Tensor, among: Tensor) -> Tensor:
         The soft ranks, of the shape of `x`, with a gradient in closed form.
     """
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(x: Tensor) -> tuple[Tensor, object]:
-        is_finite, lost = tf.math.is_finite(x), tf.constant(math.nan, x.dtype)
-        is_lost = ~is_finite | tf.reduce_any(among & ~is_finite, axis=1, keepdims=True)
-        finite = tf.where(is_finite, x, 0.0)
-        order = ranking.order(finite, tf.ones_like(among))
+        is_finite, lost = xp.is_finite(x), xp.constant(math.nan, x.dtype)
+        is_lost = ~is_finite | xp.reduce_any(among & ~is_finite, axis=1, keepdims=True)
+        finite = xp.where(is_finite, x, 0.0)
+        order = ranking.order(finite, xp.ones_like(among))
         scores, counts = (
-            tf.gather(y, order, batch_dims=1) for y in (finite, tf.cast(among, x.dtype))
+            xp.gather(y, order, batch_dims=1) for y in (finite, xp.cast(among, x.dtype))
         )
         above, below = _sums(scores, counts)
         # an item above counts 1, less half an exponential; one below, or a tie, half of it
-        ahead = tf.cumsum(counts, axis=1, exclusive=True) + 0.5 * (counts - above + below)
+        ahead = xp.cumsum(counts, axis=1, exclusive=True) + 0.5 * (counts - above + below)
         ranks = ranking.unsort(0.5 + ahead, order)
 
         def gradient(upstream: Tensor) -> Tensor:
             # the slope is even, so a pair changes both ranks by the same amount
-            moved = tf.gather(upstream, order, batch_dims=1)
+            moved = xp.gather(upstream, order, batch_dims=1)
             moved_above, moved_below = _sums(scores, moved)
             slope = counts * (moved_above + moved_below) - moved * (above + below)
-            return tf.where(is_lost, lost, ranking.unsort(0.5 * slope, order))
+            return xp.where(is_lost, lost, ranking.unsort(0.5 * slope, order))
 
-        return tf.where(is_lost, lost, ranks), gradient
+        return xp.where(is_lost, lost, ranks), gradient
 
     return f(x)
 
@@ -83,11 +83,11 @@ def _sums(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         scores: Scores `x` in descending order.
         weights: A number for each item.
     """
-    steps = tf.exp(scores[:, 1:] - scores[:, :-1])
-    from_above = tf.pad(steps, [[0, 0], [1, 0]])
-    from_below = tf.reverse(tf.pad(steps, [[0, 0], [0, 1]]), [1])
-    below = _accumulate(from_below, tf.reverse(weights, [1]))
-    return _accumulate(from_above, weights), tf.reverse(below, [1])
+    steps = xp.exp(scores[:, 1:] - scores[:, :-1])
+    from_above = xp.pad(steps, [[0, 0], [1, 0]])
+    from_below = xp.reverse(xp.pad(steps, [[0, 0], [0, 1]]), [1])
+    below = _accumulate(from_below, xp.reverse(weights, [1]))
+    return _accumulate(from_above, weights), xp.reverse(below, [1])
 
 
 def _accumulate(steps: Tensor, x: Tensor) -> Tensor:
@@ -101,10 +101,10 @@ def _accumulate(steps: Tensor, x: Tensor) -> Tensor:
         for power in range(max(0, list_size - 1).bit_length()):
             steps, y = double(2**power, steps, y)
         return y
-    _, _, y = tf.while_loop(
-        lambda width, *_: width < tf.shape(x)[1],
+    _, _, y = xp.while_loop(
+        lambda width, *_: width < xp.shape(x)[1],
         lambda width, steps, y: (2 * width, *double(width, steps, y)),
-        (tf.constant(1), steps, y),
+        (xp.constant(1), steps, y),
         maximum_iterations=_MOST_STEPS,
     )
     return y
@@ -113,9 +113,9 @@ def _accumulate(steps: Tensor, x: Tensor) -> Tensor:
 def _shift(x: Tensor, width: Tensor | int) -> Tensor:
     """Moves all columns to the right, and fills with 0."""
     if isinstance(width, int):  # in a quarter of the time
-        return tf.pad(x, [[0, 0], [width, 0]])[:, :-width]
-    is_left = tf.range(tf.shape(x)[1]) < width
-    return tf.where(is_left, tf.zeros_like(x), tf.roll(x, width, axis=1))
+        return xp.pad(x, [[0, 0], [width, 0]])[:, :-width]
+    is_left = xp.range(xp.shape(x)[1]) < width
+    return xp.where(is_left, xp.zeros_like(x), xp.roll(x, width, axis=1))
 
 
 def ahead_and_behind(scores: Tensor, mask: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
@@ -132,8 +132,8 @@ def ahead_and_behind(scores: Tensor, mask: Tensor, sigma: float) -> tuple[Tensor
     """
     x = _differences(scores) / (2.0 * sigma)
     pairs = _pairs(mask)
-    ahead = tf.where(pairs, 0.5 * tf.math.erfc(-x), tf.zeros_like(x))
-    return ahead, tf.where(pairs, 0.5 * tf.math.erfc(x), tf.ones_like(x))
+    ahead = xp.where(pairs, 0.5 * xp.erfc(-x), xp.zeros_like(x))
+    return ahead, xp.where(pairs, 0.5 * xp.erfc(x), xp.ones_like(x))
 
 
 def rank_distributions(ahead: Tensor, behind: Tensor) -> Tensor:
@@ -146,18 +146,18 @@ def rank_distributions(ahead: Tensor, behind: Tensor) -> Tensor:
     Returns:
         The probability that item `j` has rank `r`, `[batch_size, list_size, list_size]`.
     """
-    size = tf.shape(ahead)[-1]
+    size = xp.shape(ahead)[-1]
 
     def add(i: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
         # the last rank is not reached before all other items are added, so 0 goes out of it
-        later = tf.pad(p[:, :-1], [[0, 0], [1, 0], [0, 0]])
-        return i + 1, p * behind[:, i, tf.newaxis] + later * ahead[:, i, tf.newaxis]
+        later = xp.pad(p[:, :-1], [[0, 0], [1, 0], [0, 0]])
+        return i + 1, p * behind[:, i, xp.newaxis] + later * ahead[:, i, xp.newaxis]
 
     # ranks before items: rows of items take their factors as they are
-    first = tf.one_hot(0, size, dtype=ahead.dtype)[:, tf.newaxis]
-    start = tf.broadcast_to(first, tf.shape(ahead))
-    p = tf.while_loop(lambda i, _: i < size, add, (tf.constant(0), start))[1]
-    return tf.transpose(p, [0, 2, 1])
+    first = xp.one_hot(0, size, dtype=ahead.dtype)[:, xp.newaxis]
+    start = xp.broadcast_to(first, xp.shape(ahead))
+    p = xp.while_loop(lambda i, _: i < size, add, (xp.constant(0), start))[1]
+    return xp.transpose(p, [0, 2, 1])
 
 
 class Powers(NamedTuple):
@@ -178,8 +178,8 @@ def powers_of(discount: Callable[[Tensor], Tensor], size: int) -> Powers | None:
     Returns:
         The powers, or `None` if it takes more than 24, or than a quarter of the number of ranks.
     """
-    with tf.init_scope():
-        values = discount(tf.range(1.0, size + 1.0, dtype=tf.float64)).numpy()
+    with xp.init_scope():
+        values = np.asarray(discount(xp.range(1.0, size + 1.0, dtype=xp.float64)))
     windows = np.lib.stride_tricks.sliding_window_view(values, max(min(size // 2, _WINDOW), 1))
     directions = np.linalg.svd(windows, full_matrices=False)[2].T
     ranks = np.arange(size)[:, np.newaxis]
@@ -213,7 +213,7 @@ def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Te
         The expectation for each item, `[batch_size, list_size]`, differentiable in the scores.
     """
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
             steps = _discount_steps(p, ahead, behind, discounts)
@@ -221,7 +221,7 @@ def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Te
 
         ahead, behind = ahead_and_behind(scores, mask, sigma)
         p = rank_distributions(ahead, behind)
-        return tf.linalg.matvec(p, tf.broadcast_to(discounts, tf.shape(scores))), gradient
+        return xp.matvec(p, xp.broadcast_to(discounts, xp.shape(scores))), gradient
 
     return f(scores)
 
@@ -232,26 +232,28 @@ def expected_powers(scores: Tensor, mask: Tensor, sigma: float, powers: Powers) 
     def of_powers(scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         ahead, behind = ahead_and_behind(scores, mask, sigma)
         return (
-            tf.stack([tf.reduce_prod(behind + z * ahead, axis=1) for z in powers.bases], axis=1),
+            xp.stack(
+                [xp.reduce_prod(behind + z * ahead, axis=1) for z in powers.bases.tolist()], axis=1
+            ),
         )
 
     def slopes(scores: Tensor, mask: Tensor, p: Tensor, upstream: Tensor) -> tuple[Tensor, ...]:
         steps = _steps_of_powers(powers, p, *ahead_and_behind(scores, mask, sigma))
         return (_scores_gradient(upstream, steps, scores, mask, sigma),)
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(scores: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> Tensor:
             return layout.in_blocks(slopes, scores, mask, p, upstream, rows=rows, to=[of_item])[0]
 
         [p] = layout.in_blocks(of_powers, scores, mask, rows=rows, to=[of_power])
-        return tf.tensordot(p, tf.constant(powers.factors, p.dtype), [[1], [0]]), gradient
+        return xp.tensordot(p, xp.constant(powers.factors, p.dtype), [[1], [0]]), gradient
 
-    size = scores.shape[1] or tf.maximum(tf.shape(scores)[1], 1)
+    size = scores.shape[1] or xp.maximum(xp.shape(scores)[1], 1)
     rows = layout.terms() // size**2
-    rows = max(rows, 1) if isinstance(rows, int) else tf.maximum(rows, 1)
-    of_power = tf.TensorSpec([None, len(powers.bases), scores.shape[1]], scores.dtype)
-    of_item = tf.TensorSpec([None, scores.shape[1]], scores.dtype)
+    rows = max(rows, 1) if isinstance(rows, int) else xp.maximum(rows, 1)
+    of_power = xp.TensorSpec([None, len(powers.bases), scores.shape[1]], scores.dtype)
+    of_item = xp.TensorSpec([None, scores.shape[1]], scores.dtype)
     return f(scores)
 
 
@@ -261,10 +263,10 @@ def _scores_gradient(
     """Computes the gradient of the scores from the change of each item by each other."""
     x = _differences(scores) / (2.0 * sigma)
     # the derivative of `ahead` in s_i - s_j
-    density = tf.exp(-tf.square(x)) / (2.0 * sigma * math.sqrt(math.pi))
-    slope = upstream[:, tf.newaxis, :] * steps * density
-    slope = tf.where(_pairs(mask), slope, tf.zeros_like(slope))
-    return tf.reduce_sum(slope, axis=2) - tf.reduce_sum(slope, axis=1)
+    density = xp.exp(-xp.square(x)) / (2.0 * sigma * math.sqrt(math.pi))
+    slope = upstream[:, xp.newaxis, :] * steps * density
+    slope = xp.where(_pairs(mask), slope, xp.zeros_like(slope))
+    return xp.reduce_sum(slope, axis=2) - xp.reduce_sum(slope, axis=1)
 
 
 def _discount_steps(p: Tensor, ahead: Tensor, behind: Tensor, discounts: Tensor) -> Tensor:
@@ -276,25 +278,25 @@ def _discount_steps(p: Tensor, ahead: Tensor, behind: Tensor, discounts: Tensor)
     is the result, whose coefficients depend on `j` only.
     """
     steps = discounts[1:] - discounts[:-1]
-    size, rank = tf.size(steps), tf.range(tf.size(discounts))[:, tf.newaxis]
-    larger = tf.maximum(ahead, behind)
-    ratio, from_last = tf.minimum(ahead, behind) / larger, ahead > behind
+    size, rank = xp.size(steps), xp.range(xp.size(discounts))[:, xp.newaxis]
+    larger = xp.maximum(ahead, behind)
+    ratio, from_last = xp.minimum(ahead, behind) / larger, ahead > behind
 
     def coefficients(at_rank: Tensor) -> Tensor:
         is_rank = (at_rank >= 0) & (at_rank < size)
-        factors = tf.gather(tf.pad(steps, [[0, 1]]), tf.where(is_rank, at_rank, size))
+        factors = xp.gather(xp.pad(steps, [[0, 1]]), xp.where(is_rank, at_rank, size))
         # a GPU would round factors of float32, and the series would lose what cancels
-        product = tf.matmul(tf.cast(p, tf.float64), tf.cast(factors, tf.float64))
-        return tf.transpose(tf.cast(product, p.dtype), [2, 0, 1])[:, :, tf.newaxis]
+        product = xp.matmul(xp.cast(p, xp.float64), xp.cast(factors, xp.float64))
+        return xp.transpose(xp.cast(product, p.dtype), [2, 0, 1])[:, :, xp.newaxis]
 
-    forward = coefficients(rank + tf.range(size))
-    backward = coefficients(rank - 1 - tf.range(size))
+    forward = coefficients(rank + xp.range(size))
+    backward = coefficients(rank - 1 - xp.range(size))
 
     def add(t: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-        return t - 1, tf.where(from_last, backward[t], forward[t]) - ratio * total
+        return t - 1, xp.where(from_last, backward[t], forward[t]) - ratio * total
 
-    state = (size - 1, tf.zeros_like(ahead))
-    return tf.while_loop(lambda t, _: t >= 0, add, state)[1] / larger
+    state = (size - 1, xp.zeros_like(ahead))
+    return xp.while_loop(lambda t, _: t >= 0, add, state)[1] / larger
 
 
 def _steps_of_powers(powers: Powers, p: Tensor, ahead: Tensor, behind: Tensor) -> Tensor:
@@ -302,17 +304,20 @@ def _steps_of_powers(powers: Powers, p: Tensor, ahead: Tensor, behind: Tensor) -
 
     The expectation without item `i` has the factor of `i` removed, which is never near 0.
     """
-    steps = tf.constant(powers.factors * (powers.bases - 1.0), p.dtype)[:, tf.newaxis] * p
-    return tf.add_n(
-        [steps[:, q, tf.newaxis] / (behind + z * ahead) for q, z in enumerate(powers.bases)]
+    steps = xp.constant(powers.factors * (powers.bases - 1.0), p.dtype)[:, xp.newaxis] * p
+    return xp.add_n(
+        [
+            steps[:, q, xp.newaxis] / (behind + z * ahead)
+            for q, z in enumerate(powers.bases.tolist())
+        ]
     )
 
 
 def _differences(scores: Tensor) -> Tensor:
-    return scores[:, :, tf.newaxis] - scores[:, tf.newaxis, :]
+    return scores[:, :, xp.newaxis] - scores[:, xp.newaxis, :]
 
 
 def _pairs(mask: Tensor) -> Tensor:
     """Returns a mask of the pairs of two different valid items."""
-    pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
-    return tf.linalg.set_diag(pairs, tf.zeros_like(mask))
+    pairs = mask[:, :, xp.newaxis] & mask[:, xp.newaxis, :]
+    return xp.set_diag(pairs, xp.zeros_like(mask))

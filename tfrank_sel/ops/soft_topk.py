@@ -24,9 +24,8 @@ Reference:
 import math
 from typing import TypeAlias
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, one_class
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -39,15 +38,15 @@ MOST_STEPS = 200  # no more are needed until the range of float64 is halved to i
 def memberships(scores: Tensor, k: float, mask: Tensor) -> Tensor:
     """Returns the membership of each item in the top `k`, and 0 on padding."""
     gaps, has_more = _gaps(scores, k, mask)
-    above, below = tf.maximum(gaps, 0.0), tf.minimum(gaps, 0.0)
-    p = tf.where(gaps >= 0.0, 1.0 - tf.exp(-above) / 2.0, tf.exp(below) / 2.0)
-    return tf.where(mask, tf.where(has_more, p, 1.0), 0.0)
+    above, below = xp.maximum(gaps, 0.0), xp.minimum(gaps, 0.0)
+    p = xp.where(gaps >= 0.0, 1.0 - xp.exp(-above) / 2.0, xp.exp(below) / 2.0)
+    return xp.where(mask, xp.where(has_more, p, 1.0), 0.0)
 
 
 def log_memberships(scores: Tensor, k: float, mask: Tensor) -> Tensor:
     """Returns the logarithm of `memberships`, exact where they are tiny, and 0 on padding."""
     gaps, has_more = _gaps(scores, k, mask)
-    return tf.where(mask & has_more, _log_distribution(gaps), 0.0)
+    return xp.where(mask & has_more, _log_distribution(gaps), 0.0)
 
 
 def log_memberships_of(classes: Tensor, scores: Tensor, k: float) -> Tensor:
@@ -58,40 +57,40 @@ def log_memberships_of(classes: Tensor, scores: Tensor, k: float) -> Tensor:
         scores: Scores, of which those of -inf exclude items.
         k: Number of items.
     """
-    least = tf.reduce_min(scores, axis=1, keepdims=True)
-    count = tf.cond(
-        tf.reduce_all(least > -math.inf),
-        lambda: tf.fill(tf.shape(least), tf.cast(tf.shape(scores)[1], scores.dtype)),
+    least = xp.reduce_min(scores, axis=1, keepdims=True)
+    count = xp.cond(
+        xp.reduce_all(least > -math.inf),
+        lambda: xp.fill(xp.shape(least), xp.cast(xp.shape(scores)[1], scores.dtype)),
         lambda: _count(scores > -math.inf, scores.dtype),
     )
     taken, needed, has_more = _taken_count(scores, k, count)
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def over_threshold(scores: Tensor) -> tuple[Tensor, object]:
         # whose exponential is 0, without a mask of all
-        held = tf.maximum(scores, scores.dtype.min / 4.0)
+        held = xp.maximum(scores, xp.limits(scores.dtype).min / 4.0)
         centre, offset = _solve(held, taken, count, scores > -math.inf, needed)
-        score = one_class.scores_of(classes, held)[:, tf.newaxis]
+        score = one_class.scores_of(classes, held)[:, xp.newaxis]
 
         def gradient(upstream: Tensor) -> Tensor:
             gaps = _over_threshold(held, taken, count, None, needed, (held - centre) - offset)
-            shares = _shares(gaps, None) * -upstream[:, tf.newaxis]
+            shares = _shares(gaps, None) * -upstream[:, xp.newaxis]
             return one_class.add(shares, classes, upstream)
 
         return ((score - centre) - offset)[:, 0], gradient
 
     is_there = (one_class.scores_of(classes, scores) > -math.inf) & has_more[:, 0]
-    return tf.where(is_there, _log_distribution(over_threshold(scores)), 0.0)
+    return xp.where(is_there, _log_distribution(over_threshold(scores)), 0.0)
 
 
 def _log_distribution(gaps: Tensor) -> Tensor:
     """Returns the logarithm of `F`."""
-    above, below = tf.maximum(gaps, 0.0), tf.minimum(gaps, 0.0)
-    return tf.where(gaps >= 0.0, tf.math.log1p(-tf.exp(-above) / 2.0), below - math.log(2.0))
+    above, below = xp.maximum(gaps, 0.0), xp.minimum(gaps, 0.0)
+    return xp.where(gaps >= 0.0, xp.log1p(-xp.exp(-above) / 2.0), below - math.log(2.0))
 
 
-def _count(mask: Tensor, dtype: tf.DType) -> Tensor:
-    return tf.reduce_sum(tf.cast(mask, dtype), axis=1, keepdims=True)
+def _count(mask: Tensor, dtype: xp.DType) -> Tensor:
+    return xp.reduce_sum(xp.cast(mask, dtype), axis=1, keepdims=True)
 
 
 def _taken_count(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int, Tensor]:
@@ -100,7 +99,7 @@ def _taken_count(scores: Tensor, k: float, count: Tensor) -> tuple[Tensor, int, 
     If they do not, `b` is arbitrary.
     """
     has_more = count > k
-    taken = tf.where(has_more, tf.cast(k, scores.dtype), tf.maximum(count, 1.0) / 2.0)
+    taken = xp.where(has_more, xp.cast(k, scores.dtype), xp.maximum(count, 1.0) / 2.0)
     return taken, 2 * math.ceil(k) + 1, has_more
 
 
@@ -108,7 +107,7 @@ def _gaps(scores: Tensor, k: float, mask: Tensor) -> Pair:
     """Returns `s - b`, and whether a list has more than `k` items; if not, `b` is arbitrary."""
     count = _count(mask, scores.dtype)
     taken, needed, has_more = _taken_count(scores, k, count)
-    return _over_threshold(tf.where(mask, scores, 0.0), taken, count, mask, needed), has_more
+    return _over_threshold(xp.where(mask, scores, 0.0), taken, count, mask, needed), has_more
 
 
 def _over_threshold(
@@ -124,18 +123,18 @@ def _over_threshold(
     With the density `f` of `F`, `db / ds_i = f(s_i - b) / sum_j f(s_j - b)`.
     """
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def solve(scores: Tensor) -> tuple[Tensor, object]:
         if solution is None:
             centre, offset = _solve(scores, k, count, mask, needed)
             gaps = (scores - centre) - offset
         else:
-            gaps = tf.identity(solution)
+            gaps = xp.identity(solution)
 
         def gradient(upstream: Tensor) -> Tensor:
             shares = _shares(_over_threshold(scores, k, count, mask, needed, gaps), mask)
-            of_all = upstream if mask is None else tf.where(mask, upstream, 0.0)
-            return upstream - shares * tf.reduce_sum(of_all, axis=1, keepdims=True)
+            of_all = upstream if mask is None else xp.where(mask, upstream, 0.0)
+            return upstream - shares * xp.reduce_sum(of_all, axis=1, keepdims=True)
 
         return gaps, gradient
 
@@ -144,51 +143,57 @@ def _over_threshold(
 
 def _shares(gaps: Tensor, mask: Tensor | None) -> Tensor:
     """Returns `f(s_i - b) / sum_j f(s_j - b)`."""
-    return tf.nn.softmax(-tf.abs(gaps)) if mask is None else masking.softmax(-tf.abs(gaps), mask)
+    return xp.softmax(-xp.abs(gaps)) if mask is None else masking.softmax(-xp.abs(gaps), mask)
 
 
 def _solve(all_scores: Tensor, k: Tensor, count: Tensor, mask: Tensor, needed: int) -> Pair:
     """Returns the score nearest to `b`, and `b` less it, of each list, `[batch_size, 1]`."""
 
     def of_all() -> Pair:
-        return _steps(all_scores, tf.fill(tf.shape(count), all_scores.dtype.min), k, count, mask)
+        return _steps(
+            all_scores, xp.fill(xp.shape(count), xp.limits(all_scores.dtype).min), k, count, mask
+        )
 
     def of_best() -> Pair:
-        scores, rest = _best(tf.where(mask, all_scores, all_scores.dtype.min), needed)
-        return _steps(scores, rest, k, count, tf.range(needed, dtype=count.dtype) < count)
+        scores, rest = _best(xp.where(mask, all_scores, xp.limits(all_scores.dtype).min), needed)
+        return _steps(scores, rest, k, count, xp.range(needed, dtype=count.dtype) < count)
 
     size = all_scores.shape[1]
     if size is not None:
         return of_best() if size > LONG * needed else of_all()
-    return tf.cond(tf.shape(all_scores)[1] > LONG * needed, of_best, of_all)
+    return xp.cond(xp.shape(all_scores)[1] > LONG * needed, of_best, of_all)
 
 
 def _steps(scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor) -> Pair:
     """Solves for `b` by scores, and the logarithm of the sum of the exponentials of all others."""
-    highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
-    lowest = tf.reduce_min(tf.where(mask, scores, scores.dtype.max), axis=1, keepdims=True)
+    highest = xp.reduce_max(
+        xp.where(mask, scores, xp.limits(scores.dtype).min), axis=1, keepdims=True
+    )
+    lowest = xp.reduce_min(
+        xp.where(mask, scores, xp.limits(scores.dtype).max), axis=1, keepdims=True
+    )
     # where all items lie on one side, the sum is below or above k
-    margin = tf.math.log(tf.maximum(count, 1.0) / tf.minimum(k, 0.5)) + 1.0
+    margin = xp.log(xp.maximum(count, 1.0) / xp.minimum(k, 0.5)) + 1.0
     low, high = lowest - margin, highest + margin
 
     def step(
         number: Tensor, low: Tensor, high: Tensor, b: Tensor, done: Tensor
     ) -> tuple[Tensor, ...]:
         shift, excess = _newton(scores - b, rest - b, k, mask)
-        low, high = tf.where(excess > 0.0, b, low), tf.where(excess > 0.0, high, b)
+        low, high = xp.where(excess > 0.0, b, low), xp.where(excess > 0.0, high, b)
         proposal = b + shift
         done |= (excess == 0.0) | (proposal == b)  # a shift below the digits of b
         # where scores are far apart, a solution passes one of them; halving passes many
         is_taken = (
             (proposal > low) & (proposal < high) & ((number < QUICK_STEPS) | (number % 2 == 0))
         )
-        proposal = tf.where(is_taken, proposal, (low + high) / 2.0)
-        proposal = tf.where(done, b, proposal)
-        same = tf.reduce_all(((scores >= b) == (scores >= proposal)) | ~mask, 1, keepdims=True)
+        proposal = xp.where(is_taken, proposal, (low + high) / 2.0)
+        proposal = xp.where(done, b, proposal)
+        same = xp.reduce_all(((scores >= b) == (scores >= proposal)) | ~mask, 1, keepdims=True)
         return number + 1, low, high, proposal, done | (is_taken & same)
 
-    _, _, _, b, _ = tf.while_loop(
-        lambda number, low, high, b, done: ~tf.reduce_all(done),
+    _, _, _, b, _ = xp.while_loop(
+        lambda number, low, high, b, done: ~xp.reduce_all(done),
         step,
         (0, low, high, (low + high) / 2.0, count <= 0.0),
         maximum_iterations=MOST_STEPS,
@@ -196,14 +201,14 @@ def _steps(scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor)
     # relative to the nearest score, since the digits of b are those of its height
     distance, slots = (
         # The extra column serves lists without slots.
-        tf.pad(x, [[0, 0], [0, 1]], constant_values=scores.dtype.max)
-        for x in (tf.where(mask, tf.abs(scores - b), scores.dtype.max), scores)
+        xp.pad(x, [[0, 0], [0, 1]], constant_values=xp.limits(scores.dtype).max)
+        for x in (xp.where(mask, xp.abs(scores - b), xp.limits(scores.dtype).max), scores)
     )
-    centre = tf.gather(slots, tf.argmin(distance, axis=1)[:, tf.newaxis], batch_dims=1)
+    centre = xp.gather(slots, xp.argmin(distance, axis=1)[:, xp.newaxis], batch_dims=1)
     x, rest, offset = scores - centre, rest - centre, b - centre
     for _ in range(2):  # far from 0, where b is rounded by more than 1, the first may pass a score
         shift, _ = _newton(x - offset, rest - offset, k, mask)
-        offset += tf.where(tf.math.is_finite(shift), shift, 0.0)
+        offset += xp.where(xp.is_finite(shift), shift, 0.0)
     return centre, offset
 
 
@@ -212,11 +217,11 @@ def _best(scores: Tensor, count: int) -> Pair:
     best = _highest(scores, count)
     last = best[:, -1:]
     # with all items of the last score, of which those among the best are taken off again
-    sums = tf.reduce_sum(
-        tf.where(scores <= last, tf.exp(scores - last), 0.0), axis=1, keepdims=True
+    sums = xp.reduce_sum(
+        xp.where(scores <= last, xp.exp(scores - last), 0.0), axis=1, keepdims=True
     )
-    sums -= tf.reduce_sum(tf.cast(best == last, best.dtype), axis=1, keepdims=True)
-    return best, tf.where(sums > 0.0, tf.math.log(sums) + last, scores.dtype.min)
+    sums -= xp.reduce_sum(xp.cast(best == last, best.dtype), axis=1, keepdims=True)
+    return best, xp.where(sums > 0.0, xp.log(sums) + last, xp.limits(scores.dtype).min)
 
 
 def _highest(scores: Tensor, count: int) -> Tensor:
@@ -226,18 +231,18 @@ def _highest(scores: Tensor, count: int) -> Tensor:
     """
     size = scores.shape[1]
     if size is None:
-        size = tf.shape(scores)[1]
-        groups = tf.cast(tf.sqrt(tf.cast(size, tf.float32) * count), tf.int32)
-        groups = tf.maximum(groups, count)
+        size = xp.shape(scores)[1]
+        groups = xp.cast(xp.sqrt(xp.cast(size, xp.float32) * count), xp.int32)
+        groups = xp.maximum(groups, count)
     else:
         groups = math.isqrt(size * count)
     width = -(-size // groups)
     missing = [[0, 0], [0, groups * width - size]]
-    grouped = tf.pad(scores, missing, constant_values=scores.dtype.min)
-    grouped = tf.reshape(grouped, [-1, groups, width])
-    _, places = tf.math.top_k(tf.reduce_max(grouped, axis=2), count)
-    few = tf.gather(grouped, places, batch_dims=1)
-    return tf.math.top_k(tf.reshape(few, [-1, count * width]), count).values
+    grouped = xp.pad(scores, missing, constant_values=xp.limits(scores.dtype).min)
+    grouped = xp.reshape(grouped, [-1, groups, width])
+    _, places = xp.top_k(xp.reduce_max(grouped, axis=2), count)
+    few = xp.gather(grouped, places, batch_dims=1)
+    return xp.top_k(xp.reshape(few, [-1, count * width]), count).values
 
 
 def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> Pair:
@@ -254,23 +259,23 @@ def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> Pair:
     `w**2 = B / A`, of which only the logarithms are finite far from `b`.
     """
     is_above = mask & (gaps >= 0.0)
-    exp = tf.where(mask, tf.exp(-tf.abs(gaps)), 0.0)
-    above = tf.reduce_sum(tf.where(is_above, exp, 0.0), axis=1, keepdims=True)
-    below = tf.reduce_sum(tf.where(is_above, tf.zeros_like(exp), exp), axis=1, keepdims=True)
-    below += tf.exp(rest)
-    many = tf.reduce_sum(tf.cast(is_above, gaps.dtype), axis=1, keepdims=True) - k
-    root = tf.sqrt(many**2 + above * below)
+    exp = xp.where(mask, xp.exp(-xp.abs(gaps)), 0.0)
+    above = xp.reduce_sum(xp.where(is_above, exp, 0.0), axis=1, keepdims=True)
+    below = xp.reduce_sum(xp.where(is_above, xp.zeros_like(exp), exp), axis=1, keepdims=True)
+    below += xp.exp(rest)
+    many = xp.reduce_sum(xp.cast(is_above, gaps.dtype), axis=1, keepdims=True) - k
+    root = xp.sqrt(many**2 + above * below)
     # of two equal forms of the root, the one whose terms have the same sign
-    solution = tf.where(many > 0.0, (many + root) / above, below / (root - many))
-    of_below = tf.reduce_logsumexp(
-        tf.concat([_log_sum(-gaps, mask & ~is_above), rest], axis=1), axis=1, keepdims=True
+    solution = xp.where(many > 0.0, (many + root) / above, below / (root - many))
+    of_below = xp.reduce_logsumexp(
+        xp.concat([_log_sum(-gaps, mask & ~is_above), rest], axis=1), axis=1, keepdims=True
     )
     balanced = (of_below - _log_sum(gaps, is_above)) / 2.0
-    shift = tf.where(many == 0.0, balanced, tf.math.log(solution))
-    return shift, tf.where(many == 0.0, balanced, many + (below - above) / 2.0)
+    shift = xp.where(many == 0.0, balanced, xp.log(solution))
+    return shift, xp.where(many == 0.0, balanced, many + (below - above) / 2.0)
 
 
 def _log_sum(distances: Tensor, mask: Tensor) -> Tensor:
     """Returns the logarithm of the sum of `exp(-distance)`."""
-    x = tf.where(mask, -distances, distances.dtype.min)
-    return tf.reduce_logsumexp(x, axis=1, keepdims=True)
+    x = xp.where(mask, -distances, xp.limits(distances.dtype).min)
+    return xp.reduce_logsumexp(x, axis=1, keepdims=True)

@@ -8,10 +8,9 @@ import functools
 import math
 from typing import NamedTuple
 
-import tensorflow as tf
-from tensorflow import Tensor
-
+from tfrank_sel import numerics as xp
 from tfrank_sel.errors import refusal
+from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import layout
 from tfrank_sel.ops.products import (
     UNKNOWN_SIZE,
@@ -26,7 +25,7 @@ from tfrank_sel.ops.products import (
 SCORES = 450_000  # numbers per block, so that inputs and intermediate results stay in cache
 MAXIMA = 16  # so many passes for the largest scores are faster than a sort
 # 4**-14 and 4**-27 are below half of the last digit, 2**-24 of float32 and 2**-53 of float64
-EXACT_TERMS = {tf.float32: 14, tf.float64: 27}  # of the light series, at odds up to 1/4
+EXACT_TERMS = {xp.float32: 14, xp.float64: 27}  # of the light series, at odds up to 1/4
 
 
 def log_symmetric(x: Tensor, degree: int) -> Tensor:
@@ -47,26 +46,26 @@ def log_symmetric(x: Tensor, degree: int) -> Tensor:
     """
     if degree < 0:
         raise refusal("`degree` must be at least 0", degree=degree)
-    nothing = tf.constant(-math.inf, x.dtype)
-    empty = tf.zeros([tf.shape(x)[0], 1], x.dtype)
-    start = tf.pad(empty, [[0, 0], [0, degree]], constant_values=nothing)
+    nothing = xp.constant(-math.inf, x.dtype)
+    empty = xp.zeros([xp.shape(x)[0], 1], x.dtype)
+    start = xp.pad(empty, [[0, 0], [0, degree]], constant_values=nothing)
 
     # sigma_m with an item = sigma_m of the others + exp(item) * sigma_(m-1) of the others
     def add_item(logs: Tensor, item: Tensor) -> Tensor:
-        with_item = logs[:, :-1] + item[:, tf.newaxis]
-        return log_add(logs, tf.pad(with_item, [[0, 0], [1, 0]], constant_values=nothing))
+        with_item = logs[:, :-1] + item[:, xp.newaxis]
+        return log_add(logs, xp.pad(with_item, [[0, 0], [1, 0]], constant_values=nothing))
 
-    return tf.foldl(add_item, tf.transpose(x), start)
+    return xp.foldl(add_item, xp.transpose(x), start)
 
 
 def log_add(a: Tensor, b: Tensor) -> Tensor:
     """Computes `log(exp(a) + exp(b))`; -inf, with gradient 0, if both are -inf."""
     # the larger one cancels, so it needs no gradient
-    top = tf.stop_gradient(tf.maximum(a, b))
+    top = xp.stop_gradient(xp.maximum(a, b))
     some = top > -math.inf
-    top = tf.where(some, top, 0.0)
-    total = tf.exp(a - top) + tf.exp(b - top)
-    return tf.where(some, top + tf.math.log(tf.where(some, total, 1.0)), -math.inf)
+    top = xp.where(some, top, 0.0)
+    total = xp.exp(a - top) + xp.exp(b - top)
+    return xp.where(some, top + xp.log(xp.where(some, total, 1.0)), -math.inf)
 
 
 def _rows(x: Tensor) -> int:
@@ -92,33 +91,33 @@ def centre(x: Tensor, k: int, inverse_scale: Tensor) -> tuple[Tensor, Tensor]:
         The centre of each list and its largest score, both `[batch_size]`.
     """
     mass = k - 0.5
-    top = tf.reduce_max(x, axis=1)
-    top = tf.where(tf.math.is_finite(top), top, 0.0)
-    total = tf.reduce_sum(tf.exp((x - top[:, tf.newaxis]) * inverse_scale), axis=1)
+    top = xp.reduce_max(x, axis=1)
+    top = xp.where(xp.is_finite(top), top, 0.0)
+    total = xp.reduce_sum(xp.exp((x - top[:, xp.newaxis]) * inverse_scale), axis=1)
     # then no score is above this t, the minimum is idle, and t solves the equation
     flat = total >= mass
     t = top + _log(total / mass) / inverse_scale
     if layout.is_wide():
-        return tf.where(flat, t, _centre_below(x, _kth_largest(x, k), k, inverse_scale)), top
-    t = tf.cond(
-        tf.reduce_all(flat),
+        return xp.where(flat, t, _centre_below(x, _kth_largest(x, k), k, inverse_scale)), top
+    t = xp.cond(
+        xp.reduce_all(flat),
         lambda: t,
-        lambda: tf.where(flat, t, _centre_of_peaked(x, top, flat, k, inverse_scale)),
+        lambda: xp.where(flat, t, _centre_of_peaked(x, top, flat, k, inverse_scale)),
     )
     return t, top
 
 
 def _kth_largest(x: Tensor, k: int) -> Tensor:
     """Finds the `k`-th largest score without a loop; the least number if there are fewer items."""
-    x = tf.maximum(x, x.dtype.min)
+    x = xp.maximum(x, xp.limits(x.dtype).min)
     if k > MAXIMA:
-        padded = tf.pad(x, [[0, 0], [0, k]], constant_values=x.dtype.min)
-        return tf.math.top_k(padded, k).values[:, -1]
-    top = tf.reduce_max(x, axis=1)
+        padded = xp.pad(x, [[0, 0], [0, k]], constant_values=xp.limits(x.dtype).min)
+        return xp.top_k(padded, k).values[:, -1]
+    top = xp.reduce_max(x, axis=1)
     for _ in range(k - 1):
-        is_top = x >= top[:, tf.newaxis]
-        lower = tf.reduce_max(tf.where(is_top, x.dtype.min, x), axis=1)
-        top = tf.where(_count(is_top, x.dtype) < k, lower, top)
+        is_top = x >= top[:, xp.newaxis]
+        lower = xp.reduce_max(xp.where(is_top, xp.limits(x.dtype).min, x), axis=1)
+        top = xp.where(_count(is_top, x.dtype) < k, lower, top)
     return top
 
 
@@ -126,40 +125,40 @@ def _centre_of_peaked(
     x: Tensor, top: Tensor, flat: Tensor, k: int, inverse_scale: Tensor
 ) -> Tensor:
     """Bisects for the `k`-th largest score up to a few scales."""
-    bottom = tf.reduce_min(tf.where(tf.math.is_finite(x), x, x.dtype.max), axis=1)
+    bottom = xp.reduce_min(xp.where(xp.is_finite(x), x, xp.limits(x.dtype).max), axis=1)
     near = 4.0 / inverse_scale
 
     def halve(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         # the sum of two large scores would overflow
         middle = 0.5 * low + 0.5 * high
-        few = _count(x > middle[:, tf.newaxis], x.dtype) <= k - 1
-        return tf.where(few, low, middle), tf.where(few, middle, high)
+        few = _count(x > middle[:, xp.newaxis], x.dtype) <= k - 1
+        return xp.where(few, low, middle), xp.where(few, middle, high)
 
     def is_open(low: Tensor, high: Tensor) -> Tensor:
-        return tf.reduce_any((high - low > near) & ~flat)
+        return xp.reduce_any((high - low > near) & ~flat)
 
     # bisection ends at the latest when the bounds are neighbouring numbers
-    _, high = tf.while_loop(is_open, halve, (tf.minimum(bottom, top), top), maximum_iterations=64)
+    _, high = xp.while_loop(is_open, halve, (xp.minimum(bottom, top), top), maximum_iterations=64)
     return _centre_below(x, high, k, inverse_scale)
 
 
 def _centre_below(x: Tensor, high: Tensor, k: int, inverse_scale: Tensor) -> Tensor:
     """Centres a list of at most `k - 1` scores above `high` by those below it."""
-    above = x > high[:, tf.newaxis]
-    odds = tf.exp(tf.minimum(x - high[:, tf.newaxis], 0.0) * inverse_scale)
-    below = tf.where(~above, odds, 0.0)
+    above = x > high[:, xp.newaxis]
+    odds = xp.exp(xp.minimum(x - high[:, xp.newaxis], 0.0) * inverse_scale)
+    below = xp.where(~above, odds, 0.0)
     # The rest is at least 1/2, since at most `k - 1` scores are above.
     rest = k - 0.5 - _count(above, x.dtype)
-    return high + _log(tf.reduce_sum(below, axis=1) / rest) / inverse_scale
+    return high + _log(xp.reduce_sum(below, axis=1) / rest) / inverse_scale
 
 
-def _count(which: Tensor, dtype: tf.DType) -> Tensor:
-    return tf.reduce_sum(tf.cast(which, dtype), axis=1)
+def _count(which: Tensor, dtype: xp.DType) -> Tensor:
+    return xp.reduce_sum(xp.cast(which, dtype), axis=1)
 
 
 def _log(x: Tensor) -> Tensor:
     """The logarithm; a list without items has a finite one."""
-    return tf.math.log(tf.maximum(x, 1e-30))
+    return xp.log(xp.maximum(x, 1e-30))
 
 
 class Series(NamedTuple):
@@ -181,7 +180,7 @@ class Series(NamedTuple):
     heavy: Tensor
 
 
-def series_of(coefficients: Tensor, k: int, plan: ProductPlan, dtype: tf.DType) -> Series:
+def series_of(coefficients: Tensor, k: int, plan: ProductPlan, dtype: xp.DType) -> Series:
     """Makes the series of the polynomials of `[batch_size, k + plan.above + 1]` coefficients.
 
     Args:
@@ -190,51 +189,51 @@ def series_of(coefficients: Tensor, k: int, plan: ProductPlan, dtype: tf.DType) 
         plan: The plan of the coefficients.
         dtype: The dtype of the series.
     """
-    at_k, before = coefficients[:, k, tf.newaxis], coefficients[:, k - 1, tf.newaxis]
+    at_k, before = coefficients[:, k, xp.newaxis], coefficients[:, k - 1, xp.newaxis]
     ratio = before / at_k
-    down = tf.reverse(coefficients[:, k - 1 - plan.below if plan.below < k else 0 : k], axis=[1])
+    down = xp.reverse(coefficients[:, k - 1 - plan.below if plan.below < k else 0 : k], axis=[1])
     if plan.below == k:
-        down = tf.pad(down, [[0, 0], [0, 1]])  # the coefficient of degree -1
+        down = xp.pad(down, [[0, 0], [0, 1]])  # the coefficient of degree -1
     # w**(i+1) has the factor (-1)**i * (d_i - d_(i+1)), with d_i = P_(k-1-i) / P_(k-1) / ratio**i,
     # for w in units of P_k / P_(k-1). As coefficients are log-concave, every d_i is at most 1
     down = down / before * _powers(1.0 / ratio, plan.below)
     up = coefficients[:, k:] / at_k * _powers(ratio, plan.above)
     return Series(
-        shift=tf.cast(tf.math.log(ratio[:, 0]), dtype),
-        light=tf.cast(_alternate(down[:, :-1] - down[:, 1:]), dtype),
-        heavy=tf.cast(_alternate(up[:, :-1] - up[:, 1:]), dtype),
+        shift=xp.cast(xp.log(ratio[:, 0]), dtype),
+        light=xp.cast(_alternate(down[:, :-1] - down[:, 1:]), dtype),
+        heavy=xp.cast(_alternate(up[:, :-1] - up[:, 1:]), dtype),
     )
 
 
 def derivative(u: Tensor, series: Series) -> Tensor:
     """Evaluates the series at shifted logarithms of odds, `[batch_size, list_size]`."""
     # w or 1 / w, whichever is at most 1: the terms of its series shrink
-    v = tf.exp(-tf.abs(u))
-    return tf.where(u <= 0.0, _horner(series.light, v), _horner(series.heavy, v))
+    v = xp.exp(-xp.abs(u))
+    return xp.where(u <= 0.0, _horner(series.light, v), _horner(series.heavy, v))
 
 
 def derivative_of_light(u: Tensor, series: Series, terms: int) -> Tensor:
     """Evaluates the first terms of the series for lists without heavy items."""
-    return _horner(series.light[:, :terms], tf.exp(u))
+    return _horner(series.light[:, :terms], xp.exp(u))
 
 
 def _horner(coefficients: Tensor, v: Tensor) -> Tensor:
-    value = tf.zeros_like(v)
+    value = xp.zeros_like(v)
     for i in reversed(range(coefficients.shape[1])):
-        value = (value + coefficients[:, i, tf.newaxis]) * v
+        value = (value + coefficients[:, i, xp.newaxis]) * v
     return value
 
 
 def _powers(x: Tensor, count: int) -> Tensor:
     """Computes `1, x, ..., x^count` of a column, `[batch_size, count + 1]`, by doubling."""
-    powers = tf.concat([tf.ones_like(x), x], axis=1)
+    powers = xp.concat([xp.ones_like(x), x], axis=1)
     while powers.shape[1] <= count:
-        powers = tf.concat([powers, powers[:, 1:] * powers[:, -1:]], axis=1)
+        powers = xp.concat([powers, powers[:, 1:] * powers[:, -1:]], axis=1)
     return powers[:, : count + 1]
 
 
 def _alternate(x: Tensor) -> Tensor:
-    return x * tf.constant([(-1.0) ** i for i in range(x.shape[1])], x.dtype)
+    return x * xp.constant([(-1.0) ** i for i in range(x.shape[1])], x.dtype)
 
 
 def soft_kth_largest_beside(
@@ -268,11 +267,11 @@ def soft_kth_largest_beside(
     """
     if k < 1:
         raise refusal("`k` must be positive", k=k)
-    if not tf.is_tensor(scale):
-        scale = tf.constant(scale, tf.float64)  # a cast would make it float32 first
-    scale = tf.cast(scale, tf.float64)
+    if not xp.is_tensor(scale):
+        scale = xp.constant(scale, xp.float64)  # a cast would make it float32 first
+    scale = xp.cast(scale, xp.float64)
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(x: Tensor) -> tuple[tuple[Tensor, Tensor], object]:
         forward = _forward(x, item, k, scale)
 
@@ -297,48 +296,46 @@ class _Forward(NamedTuple):
 
 
 def _forward(x: Tensor, item: Tensor, k: int, scale: Tensor) -> _Forward:
-    inverse_scale = tf.cast(1.0 / scale, x.dtype)
+    inverse_scale = xp.cast(1.0 / scale, x.dtype)
     plan = plan_of(x.shape[1], k, x.dtype)
 
     def log_odds(x: Tensor, t: Tensor) -> Tensor:
-        return (x - t[:, tf.newaxis]) * inverse_scale
+        return (x - t[:, xp.newaxis]) * inverse_scale
 
     def multiply(x: Tensor, item: Tensor) -> tuple[Tensor, ...]:
         x = _others(x, item)
         t, top = centre(x, k, inverse_scale)
-        of_odds = functools.partial(tree_product, degree=k + plan.above)
-        if not tf.executing_eagerly():
-            # a plain graph would hold each term of its sums, of which XLA makes one operation
-            of_odds = tf.function(of_odds, jit_compile=True, autograph=False)
-        return tf.stack([t, top], axis=1), of_odds(log_odds(x, t))
+        # a plain graph would hold each term of its sums, of which XLA makes one operation
+        of_odds = xp.jit(functools.partial(tree_product, degree=k + plan.above))
+        return xp.stack([t, top], axis=1), of_odds(log_odds(x, t))
 
     def grow(x: Tensor, item: Tensor) -> tuple[Tensor, ...]:
         x = _others(x, item)
         t, top = centre(x, k, inverse_scale)
         # One tensor: without a gradient, unused results are dropped, and XLA can merge the loop
         # with that of the gradient only if both return the same.
-        extent = tf.stack([t, top], axis=1)
-        return extent, lanes_of(log_odds(x, t), tf.reduce_any(top > t), k, plan)
+        extent = xp.stack([t, top], axis=1)
+        return extent, lanes_of(log_odds(x, t), xp.reduce_any(top > t), k, plan)
 
     def grow_fully(x: Tensor, item: Tensor, t: Tensor) -> tuple[Tensor]:
         return (full_lanes_of(log_odds(_others(x, item), t), plan),)
 
-    of_extent = tf.TensorSpec([None, 2], x.dtype)
+    of_extent = xp.TensorSpec([None, 2], x.dtype)
 
-    def of_lanes(degree: int) -> tf.TensorSpec:
-        return tf.TensorSpec([None, degree + 1, plan.lanes], x.dtype)
+    def of_lanes(degree: int) -> xp.TensorSpec:
+        return xp.TensorSpec([None, degree + 1, plan.lanes], x.dtype)
 
     if layout.is_wide() and x.shape[1]:
-        of_product = tf.TensorSpec([None, k + plan.above + 1], tf.float64)
+        of_product = xp.TensorSpec([None, k + plan.above + 1], xp.float64)
         extent, product = layout.in_blocks(
             multiply, x, item, rows=_rows(x), to=[of_extent, of_product]
         )
-        t, top = tf.unstack(extent, axis=1)
+        t, top = xp.unstack(extent, axis=1)
     else:
         extent, cut = layout.in_blocks(
             grow, x, item, rows=_rows(x), to=[of_extent, of_lanes(plan.degree)]
         )
-        t, top = tf.unstack(extent, axis=1)
+        t, top = xp.unstack(extent, axis=1)
 
         def full_lanes() -> Tensor:
             return layout.in_blocks(
@@ -348,9 +345,9 @@ def _forward(x: Tensor, item: Tensor, k: int, scale: Tensor) -> _Forward:
         product = coefficients(cut, full_lanes, k, plan)
     exists = (product[:, k] > 0.0) & (product[:, k - 1] > 0.0)
     # any positive numbers: too few items must make no NaN in the logarithm and the series
-    product = tf.where(exists[:, tf.newaxis], product, 1.0)
-    log_ratio = tf.math.log(product[:, k] / product[:, k - 1])
-    kth = tf.where(exists, tf.cast(t, tf.float64) + scale * log_ratio, -math.inf)
+    product = xp.where(exists[:, xp.newaxis], product, 1.0)
+    log_ratio = xp.log(product[:, k] / product[:, k - 1])
+    kth = xp.where(exists, xp.cast(t, xp.float64) + scale * log_ratio, -math.inf)
     return _Forward(kth, t, top, series_of(product, k, plan, x.dtype), inverse_scale)
 
 
@@ -359,21 +356,21 @@ def _gradient(
 ) -> Tensor:
     """Computes the gradient of the scores from those of both outputs, in one pass."""
     of_list, inverse_scale = forward.series, forward.inverse_scale
-    for_kth = tf.where(forward.kth > -math.inf, for_kth, 0.0)
-    for_kth, for_item = (tf.cast(y, x.dtype)[:, tf.newaxis] for y in (for_kth, for_item))
+    for_kth = xp.where(forward.kth > -math.inf, for_kth, 0.0)
+    for_kth, for_item = (xp.cast(y, x.dtype)[:, xp.newaxis] for y in (for_kth, for_item))
     top = (forward.top - forward.t) * inverse_scale + of_list.shift
     most = of_list.light.shape[1]
     terms = min(EXACT_TERMS[x.dtype], most)
 
     def finish(light: bool) -> Tensor:
-        u = (x - forward.t[:, tf.newaxis]) * inverse_scale + of_list.shift[:, tf.newaxis]
+        u = (x - forward.t[:, xp.newaxis]) * inverse_scale + of_list.shift[:, xp.newaxis]
         slope = derivative_of_light(u, of_list, terms) if light else derivative(u, of_list)
-        return tf.where(_is(item, x), for_item, for_kth * slope)
+        return xp.where(_is(item, x), for_item, for_kth * slope)
 
     if layout.is_wide():
         return finish(light=False)
-    return tf.cond(
-        tf.reduce_all(top <= (0.0 if terms == most else math.log(0.25))),
+    return xp.cond(
+        xp.reduce_all(top <= (0.0 if terms == most else math.log(0.25))),
         lambda: finish(light=True),
         lambda: finish(light=False),
     )
@@ -384,18 +381,13 @@ def _differentiable_gradient(
 ) -> Tensor:
     """Computes the gradient, whose derivatives use the plain form of the function."""
 
-    @tf.custom_gradient
+    @xp.custom_gradient
     def f(x: Tensor, *upstream: Tensor) -> tuple[Tensor, object]:
         def vjp(direction: Tensor) -> list[Tensor]:
-            with tf.GradientTape() as outer:
-                outer.watch([x, *upstream])
-                with tf.GradientTape() as inner:
-                    inner.watch(x)
-                    outputs = _plain(x, item, k, scale)
-                slope = inner.gradient(outputs, x, output_gradients=list(upstream))
-                along = tf.reduce_sum(slope * direction)
-            zero = tf.UnconnectedGradients.ZERO
-            return outer.gradient(along, [x, *upstream], unconnected_gradients=zero)
+            def slope(x: Tensor, *upstream: Tensor) -> Tensor:
+                return xp.vjp(lambda x: _plain(x, item, k, scale), x)[1](upstream)[0]
+
+            return xp.vjp(slope, x, *upstream)[1](direction)
 
         return _gradient(x, item, forward, *upstream), vjp
 
@@ -404,24 +396,24 @@ def _differentiable_gradient(
 
 def _plain(x: Tensor, item: Tensor, k: int, scale: Tensor) -> tuple[Tensor, Tensor]:
     """Computes both outputs with differentiable operations."""
-    logs = log_symmetric(_others(tf.cast(x, tf.float64), item) / scale, k)
+    logs = log_symmetric(_others(xp.cast(x, xp.float64), item) / scale, k)
     exists = logs[:, k] > -math.inf
-    at_k, before = (tf.where(exists, y, 0.0) for y in (logs[:, k], logs[:, k - 1]))
-    return tf.where(exists, scale * (at_k - before), -math.inf), _score_of(x, item)
+    at_k, before = (xp.where(exists, y, 0.0) for y in (logs[:, k], logs[:, k - 1]))
+    return xp.where(exists, scale * (at_k - before), -math.inf), _score_of(x, item)
 
 
 def _others(x: Tensor, item: Tensor) -> Tensor:
-    return tf.where(_is(item, x), tf.constant(-math.inf, x.dtype), x)
+    return xp.where(_is(item, x), xp.constant(-math.inf, x.dtype), x)
 
 
 def _is(item: Tensor, x: Tensor) -> Tensor:
-    return tf.range(tf.shape(x)[1], dtype=item.dtype) == item[:, tf.newaxis]
+    return xp.range(xp.shape(x)[1], dtype=item.dtype) == item[:, xp.newaxis]
 
 
 def _score_of(x: Tensor, item: Tensor) -> Tensor:
-    scores = tf.cond(
-        tf.shape(x)[1] > 0,
-        lambda: tf.gather(x, tf.maximum(item, 0), batch_dims=1),
-        lambda: tf.zeros_like(item, x.dtype),
+    scores = xp.cond(
+        xp.shape(x)[1] > 0,
+        lambda: xp.gather(x, xp.maximum(item, 0), batch_dims=1),
+        lambda: xp.zeros_like(item, x.dtype),
     )
-    return tf.cast(tf.where(item >= 0, scores, 0.0), tf.float64)
+    return xp.cast(xp.where(item >= 0, scores, 0.0), xp.float64)

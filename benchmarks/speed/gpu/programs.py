@@ -127,7 +127,7 @@ def lower(folder: pathlib.Path, made: Sequence[Program]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for case, function, tf32 in made:
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in case.inputs]
-        products = contextlib.nullcontext() if tf32 else layout.without_tf32()
+        products = contextlib.nullcontext() if tf32 else batched.without_tf32()
         with layout.traced_for("GPU"), products:
             ir = function.experimental_get_compiler_ir(*specs)
             hlo = ir(stage="hlo_serialized", platform_name="GPU")

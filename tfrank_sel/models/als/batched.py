@@ -1,5 +1,7 @@
 """Half-sweeps of alternating least squares in batches of TensorFlow, on any device."""
 
+import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,9 +10,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.models.als.rows import Array, GainRows, Shared
-from tfrank_sel.ops import layout
 
 _BATCH_VALUES = 1 << 24  # size of the largest array of a batch, unless a single row needs more
+_tf32 = threading.RLock()
 
 
 class BatchedRows:
@@ -33,7 +35,7 @@ class BatchedRows:
     def solve(self, shared: Shared, out: Array) -> int:
         """Solves all rows into `out`; returns the number of singular rows."""
         failed = 0
-        with tf.device(self.device), layout.without_tf32():
+        with tf.device(self.device), without_tf32():
             on_device = tf.nest.map_structure(tf.constant, shared)
             for batch in self._batches(out.shape[1]):
                 solved, singular = _solve(self._rows, on_device, tf.constant(batch))
@@ -79,3 +81,19 @@ def _solve(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     definite = tf.reduce_all(tf.square(tf.linalg.diag_part(triangle)) > rounding * most, axis=-1)
     solution = tf.linalg.cholesky_solve(triangle, rhs[:, :, None])[:, :, 0]
     return solution, tf.math.count_nonzero(~definite)
+
+
+@contextlib.contextmanager
+def without_tf32() -> Iterator[None]:
+    """Multiplies float32 matrices on a GPU in float32: TF32 has 11 bits, an error of 1e-3.
+
+    TensorFlow has one switch for the process, which is as before at the end. One thread at a time
+    is inside this context.
+    """
+    with _tf32:
+        enabled = tf.config.experimental.tensor_float_32_execution_enabled()
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        try:
+            yield
+        finally:
+            tf.config.experimental.enable_tensor_float_32_execution(enabled)
