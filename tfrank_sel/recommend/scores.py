@@ -1,0 +1,154 @@
+"""Scores of all items for some users: products of vectors, or sums of links between items.
+
+A user's scores do not depend on which other users are scored with him: sums have a fixed order.
+"""
+
+import abc
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import NDArray
+
+from tfrank_sel.data import Sequences
+from tfrank_sel.models.als import retrieval
+
+Array: TypeAlias = NDArray[Any]
+Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
+
+_SPARE = 16  # items of the next best products, which the order of a sum may change
+
+
+class Scores(abc.ABC):
+    """Scores of all items for some users."""
+
+    @abc.abstractmethod
+    def at(self, users: Array, items: Array) -> Array:
+        """Returns the scores of pairs of a user and an item, by index, float32."""
+
+    @abc.abstractmethod
+    def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
+        """Returns the items of the highest scores of each user, and these scores.
+
+        Equal scores keep the order of the items.
+
+        Args:
+            k: Number of items.
+            out: CSR matrix `[users, items]` of what is left out.
+
+        Returns:
+            Indices of items, int32 `[users, k]`, -1 if no item is left, and scores, float32.
+        """
+
+
+class Products(Scores):
+    """Inner products of the vectors of users and of items.
+
+    Args:
+        users: Vectors of the users, float32 `[users, size]`.
+        items: Vectors of all items, float32 `[items, size]`.
+    """
+
+    def __init__(self, users: Array, items: Array) -> None:
+        self.users, self.items = users, items
+
+    def at(self, users: Array, items: Array) -> Array:
+        """Returns the scores of pairs."""
+        return _products(self.users, self.items, users.astype(np.int64), items.astype(np.int64))
+
+    def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
+        """Returns the best items."""
+        # a matrix product rounds as its shape says, so that what it finds is scored again
+        ids, _ = retrieval.best(self.users, self.items, k + _SPARE, out)
+        rows = np.repeat(np.arange(len(ids)), ids.shape[1])
+        scores = self.at(rows, np.maximum(ids, 0).ravel()).reshape(ids.shape)
+        scores[ids < 0] = -np.inf
+        order = np.lexsort((ids, -scores), axis=1)[:, :k]
+        return np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
+
+
+class Sums(Scores):
+    """Scores that most pairs do not have.
+
+    Args:
+        matrix: CSR matrix `[users, items]` of scores above 0.
+    """
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = sp.csr_matrix(matrix, dtype=np.float32)
+        self.matrix.sort_indices()
+
+    def at(self, users: Array, items: Array) -> Array:
+        """Returns the scores of pairs, 0 without one."""
+        return np.asarray(self.matrix[users, items], np.float32).ravel()
+
+    def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
+        """Returns the best items of those with a score."""
+        ids = np.full((self.matrix.shape[0], k), -1, np.int32)
+        scores = np.full(ids.shape, -np.inf, np.float32)
+        rows, others = self.matrix, out.indptr.astype(np.int64)
+        marked = np.zeros(rows.shape[1], np.bool_)
+        _select(rows.indptr, rows.indices, rows.data, others, out.indices, marked, ids, scores)
+        return ids, scores
+
+
+def weigh(histories: Sequences, decay: float = 1.0, most: int | None = None) -> Matrix:
+    """Returns the weight of each item in each history, a CSR matrix `[users, items]`.
+
+    The last item has weight 1, and each item before a smaller one by the factor `decay`; the
+    weights of an item that a user took several times are added.
+
+    Args:
+        histories: The items that each user took.
+        decay: The factor.
+        most: Number of last items that have a weight; all if None.
+    """
+    age = histories.offsets[histories.users + 1] - 1 - np.arange(len(histories.users))
+    kept = slice(None) if most is None else age < most
+    pairs = histories.users[kept], histories.items[kept] - 1
+    weights = (decay ** age[kept]).astype(np.float32)
+    return sp.csr_matrix((weights, pairs), (len(histories.user_ids), len(histories.item_ids)))
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
+def _products(left: Array, right: Array, rows: Array, columns: Array) -> Array:
+    products = np.empty(len(rows), np.float32)
+    for pair in range(len(rows)):
+        u, v = left[rows[pair]], right[columns[pair]]
+        total = np.float32(0.0)
+        for i in range(len(u)):
+            total += u[i] * v[i]
+        products[pair] = total
+    return products
+
+
+@njit(nogil=True, cache=True)
+def _select(
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    out_indptr: Array,
+    out_indices: Array,
+    marked: Array,
+    ids: Array,
+    best: Array,
+) -> None:
+    """Selects the best items of each row that are not out, by insertion."""
+    k = ids.shape[1]
+    for row in range(len(ids)):
+        for at in range(out_indptr[row], out_indptr[row + 1]):
+            marked[out_indices[at]] = True
+        for at in range(indptr[row], indptr[row + 1]):
+            item, score = indices[at], values[at]
+            if marked[item] or not score > best[row, k - 1]:
+                continue
+            rank = k - 1
+            while rank > 0 and score > best[row, rank - 1]:
+                best[row, rank] = best[row, rank - 1]
+                ids[row, rank] = ids[row, rank - 1]
+                rank -= 1
+            best[row, rank] = score
+            ids[row, rank] = item
+        for at in range(out_indptr[row], out_indptr[row + 1]):
+            marked[out_indices[at]] = False
