@@ -282,5 +282,6 @@ REGISTERED = {
     "tfrank_sel.presets.tfr.losses": "sum_times_slots",
     "tfrank_sel.presets.tfrs.layers.dcn": "Cross",
     "tfrank_sel.recommend.candidates": "Factors Neighbours Popular Successors",
+    "tfrank_sel.recommend.columns": "ItemColumns UserColumns",
     "tfrank_sel.recommend.recommender": "Recommender",
 }

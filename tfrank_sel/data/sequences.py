@@ -170,25 +170,22 @@ class Sequences:
         return histories
 
     def take(self, users: np.ndarray) -> Self:
-        """Returns the sequences of some users, by index, in this order."""
+        """Returns the sequences of some users, by index, in this order; that of -1 is empty."""
         starts, ends = self.offsets[users], self.offsets[users + 1]
-        sizes = ends - starts
-        rows = np.arange(sizes.sum()) + np.repeat(ends - np.cumsum(sizes), sizes)
+        sizes = np.where(users < 0, 0, ends - starts)
+        rows = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
         taken = dataclasses.replace(self, user_ids=self.user_ids[users])._of(rows)
         return dataclasses.replace(taken, users=np.repeat(np.arange(len(users)), sizes))
 
-    def among(self, user_ids: np.ndarray, item_ids: np.ndarray) -> Self:
-        """Returns the interactions of these users with these items, numbered in their order."""
-        users, items = (
-            _places(ids, among) for ids, among in ((self.user_ids, user_ids), (self.item_ids, item_ids))
-        )
-        users, items = users[self.users], items[self.items - 1]
-        kept = np.flatnonzero((users >= 0) & (items >= 0))
-        kept = kept[np.argsort(users[kept], kind="stable")]
-        numbers = {"users": users[kept], "items": (items[kept] + 1).astype(np.int32)}
-        return dataclasses.replace(
-            self, user_ids=user_ids, item_ids=item_ids, times=self.times[kept], **numbers
-        )
+    def of_users(self, user_ids: np.ndarray) -> Self:
+        """Returns the sequences of some users, by id, in this order; that of others is empty."""
+        return dataclasses.replace(self.take(find(user_ids, self.user_ids)), user_ids=user_ids)
+
+    def of_items(self, item_ids: np.ndarray) -> Self:
+        """Returns the interactions with some items, which are numbered in this order."""
+        numbers = find(self.item_ids, item_ids)[self.items - 1] + 1
+        renumbered = dataclasses.replace(self, item_ids=item_ids, items=numbers.astype(np.int32))
+        return renumbered._of(numbers > 0)
 
     @property
     def offsets(self) -> np.ndarray:
@@ -200,11 +197,14 @@ class Sequences:
         return dataclasses.replace(self, **rows)
 
 
-def _places(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """The index of each id among others; -1 if it is not among them."""
-    pa = arrow()
-    places = pa.compute.index_in(pa.array(ids), value_set=pa.array(among))
-    return np.asarray(places.fill_null(-1))
+def find(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Returns the index of each id among different others, -1 if it is not there."""
+    if ids is among:
+        return np.arange(len(ids))
+    values, others = (
+        arrow().array(x, arrow().string() if x.dtype == object else None) for x in (ids, among)
+    )
+    return np.asarray(arrow().compute.index_in(values, value_set=others).fill_null(-1), np.int64)
 
 
 def _seconds(times: np.ndarray) -> np.ndarray:

@@ -132,7 +132,9 @@ class Factors(Source):
     def scores(self, histories: Sequences) -> dict[str, Scores]:
         """Returns the products with the users' vectors, and cosines."""
         items, unit = self.learned["items"], self.learned["unit"]
-        last, recent = (weigh(histories, x, most) @ unit for x, most in ((1.0, 1), (self.decay, None)))
+        last, recent = (
+            weigh(histories, x, most) @ unit for x, most in ((1.0, 1), (self.decay, None))
+        )
         return {
             "product": Products(self.vectors(histories), items),
             "cosine_last": Products(last, unit),
@@ -165,54 +167,55 @@ class Factors(Source):
 
 @register
 class Successors(Source):
-    """Items that followed the last items of a history, in the histories of the fit.
+    """Items that followed the last items of a history, or came before them, among all users.
 
     ```
-    score(b) = sum_n decay**n sum_g decay**(g - 1) * count(a_n, g, b)
+    score(b) = sum_n decay**n sum_g decay**(g - 1) * (count(a_n, g, b) + back * count(b, g, a_n))
     ```
 
-    where `a_n` is the item before the `n` last ones, and `count` is how often `b` was `g` items
-    after it. Other scores are how often `b` followed, or came before, the last item, how often it
-    followed the one before, and the share of the item's successions.
+    where `a_n` is the item before the `n` last ones, and `count(a, g, b)` is how often `b` was `g`
+    items after `a`. Other scores have one term: how often `b` followed the last item, or came
+    before it, and how often it followed the item before that, as next or second; and `share`, the
+    first of these by the number of all times that `b` followed an item.
 
     Args:
         count: As in `Source`.
         decay: Factor for each item between.
         reach: Largest `g`, and number of last items.
+        back: Weight of what came before.
     """
 
-    count: Natural = 40
-    decay: Rate = 0.5
-    reach: Count = 3
+    count: Natural = 60
+    decay: Positive = 0.5
+    reach: Count = 8
+    back: AtLeast0 = 0.2
 
     def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
         """Counts what follows what."""
         follow = [_follow(taken, gap) for gap in range(1, self.reach + 1)]
         soft = sum(self.decay**n * x for n, x in enumerate(follow))
         counts = np.asarray(follow[0].sum(axis=0)).ravel()
-        share = follow[0] @ sp.diags((1.0 / (counts + 1.0)).astype(np.float32))
         return {
-            "soft": sp.csr_matrix(soft),
+            "soft": sp.csr_matrix(soft + self.back * soft.T),
             "next": follow[0],
-            "share": sp.csr_matrix(share),
-            "second": follow[-1] if self.reach < 2 else follow[1],
+            "share": follow[0] @ sp.diags((1.0 / (counts + 1.0)).astype(np.float32)),
             "before": follow[0].T.tocsr(),
+            "second": _follow(taken, 2),
         }
 
     def scores(self, histories: Sequences) -> dict[str, Scores]:
         """Returns the sums of counts."""
         last = weigh(histories, 1.0, 1)
         previous = weigh(histories, 1.0, 2) - last
-        recent = weigh(histories, self.decay, self.reach)
-        links = self.learned
-        return {
-            "recent": Sums(recent @ links["soft"]),
-            "last": Sums(last @ links["next"]),
-            "share": Sums(last @ links["share"]),
-            "before": Sums(last @ links["before"]),
-            "previous": Sums(previous @ links["next"]),
-            "second": Sums(previous @ links["second"]),
+        weights = {
+            "soft": weigh(histories, self.decay, self.reach),
+            "next": last,
+            "share": last,
+            "before": last,
+            "second": previous,
         }
+        sums = {name: Sums(x @ self.learned[name]) for name, x in weights.items()}
+        return {**sums, "previous": Sums(previous @ self.learned["next"])}
 
 
 @register

@@ -47,9 +47,9 @@ def unite(sources: Mapping[str, Source], histories: Sequences, out: Matrix) -> P
     union = np.unique(np.concatenate(keys))
     users, items = np.divmod(union, num_items)
     columns = [np.log1p(np.diff(histories.offsets)[users])]
-    for views in scores.values():
+    for name, views in scores.items():
         values = [view.at(users, items) for view in views.values()]
-        columns += [*values, standing(users, values[0])]
+        columns += [*values, standing(users, values[0])] if sources[name].count else values
     features = np.stack(columns, axis=1, dtype=np.float32, casting="same_kind")
     origins = np.stack([np.isin(union, x) for x in keys], axis=1)
     return Pairs(users, items, features, origins)
@@ -60,7 +60,7 @@ def names(sources: Mapping[str, Source], histories: Sequences) -> list[str]:
     found = ["length"]
     for name, source in sources.items():
         views = [f"{name}.{view}" for view in source.scores(histories)]
-        found += [*views, f"{name}.rank"]
+        found += [*views, f"{name}.rank"] if source.count else views
     return found
 
 

@@ -1,6 +1,6 @@
 """Boosted trees of LightGBM that order the candidates of a user."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ def train(
     features: Array,
     labels: Array,
     sizes: Array,
-    names: Sequence[str],
     loss: Any,
     num_trees: int,
     seed: int,
@@ -36,7 +35,6 @@ def train(
         features: Features of each candidate, list by list, float32 `[candidates, features]`.
         labels: 1 for what the user took, 0 for others.
         sizes: Number of candidates of each list.
-        names: Names of the features.
         loss: A loss of `tfrank_sel.losses`; LightGBM's own `lambdarank`, without TensorFlow, if
             None.
         num_trees: Number of trees.
@@ -61,7 +59,7 @@ def train(
     leaf = min(PARAMETERS["min_data_in_leaf"], max(1, len(labels) // 50))
     options = {**PARAMETERS, "min_data_in_leaf": leaf, "objective": objective, "seed": seed}
     options["num_threads"] = num_threads
-    data = lightgbm.Dataset(features, labels, group=sizes, feature_name=[*names])
+    data = lightgbm.Dataset(features, labels, group=sizes)
     return lightgbm.train(options, data, num_trees)
 
 

@@ -1,19 +1,30 @@
 """A recommender of two stages: candidates of several retrievers, ordered by boosted trees."""
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from tfrank_sel.arguments import Count, Cutoff, Natural, OpenShare
-from tfrank_sel.data import Sequences
-from tfrank_sel.errors import received, refusal
-from tfrank_sel.recommend import pairs, ranking
+from tfrank_sel import artefacts
+from tfrank_sel.arguments import Count, Cutoff, Natural, OpenShare, StrPath
+from tfrank_sel.data import Sequences, arrays, formats
+from tfrank_sel.data.sequences import find
+from tfrank_sel.errors import refusal
+from tfrank_sel.recommend import pairs, ranking, storage
 from tfrank_sel.recommend.candidates import Factors, Neighbours, Popular, Source, Successors
+from tfrank_sel.recommend.columns import ItemColumns, UserColumns
+from tfrank_sel.recommend.evaluation import TWO_STAGES, Evaluation, cover, measure
 from tfrank_sel.recommend.scores import Array, Matrix, Sums, weigh
 from tfrank_sel.serialization import Configurable, register
+
+_KIND = "Recommender"
+_SEQUENCES = ("user_ids", "item_ids", "users", "items", "times")
+_COLUMNS: Mapping[str, Source] = {"items": ItemColumns(), "users": UserColumns()}
+_USER, _PAIR = {"user": "user"}, {"user": "user", "item": "item"}
 
 
 @register
@@ -92,6 +103,8 @@ class Recommender(Configurable):
         user: str = "user",
         item: str = "item",
         time: str = "time",
+        items: Any = None,
+        users: Any = None,
         format: str | None = None,
     ) -> Self:
         """Learns of interactions.
@@ -102,17 +115,26 @@ class Recommender(Configurable):
             user: Column of the users' ids.
             item: Column of the items' ids.
             time: Column of the times.
+            items: A table with a row for each item, whose other columns are features: numbers,
+                truth values and texts. The ids are in a column of the same name as that of `taken`.
+            users: The same of users.
             format: As in `data.read`.
 
         Raises:
-            InputError: As `data.Sequences.read`.
+            InputError: As `data.Sequences.read`, also of `items` and `users`.
             ValueError: If no user has a candidate that he took later.
         """
         columns = {"user": user, "item": item, "time": time, "format": format}
         taken = taken if isinstance(taken, Sequences) else Sequences.read(taken, **columns)
-        trees = self._teach(taken)
+        sources = _of_classes(self.sources)
+        if items is not None:
+            sources["items"] = ItemColumns.read(items, "item", item)
+        if users is not None:
+            sources["users"] = UserColumns.read(users, "user", user)
+        trees = self._teach(sources, taken)
         # all at once: a call that fails before changes nothing
-        self.taken_, self.trees_, self.sources_ = taken, trees, self._fit_sources(taken)
+        self.taken_, self.trees_ = taken, trees
+        self.sources_ = self._fit_sources(sources, taken)
         return self
 
     def recommend(
@@ -141,9 +163,7 @@ class Recommender(Configurable):
         ids, scores = self.rank(taken, k, self._out(taken, exclude))
         return np.append(self.taken_.item_ids, "")[ids], scores
 
-    def rank(
-        self, histories: Sequences, k: int, out: Matrix | None = None
-    ) -> tuple[Array, Array]:
+    def rank(self, histories: Sequences, k: int, out: Matrix | None = None) -> tuple[Array, Array]:
         """Returns the best items of histories by index, -1 without more, and their scores.
 
         Args:
@@ -155,19 +175,121 @@ class Recommender(Configurable):
         ids, best = np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
         out = self._seen(histories) if out is None else out
         for rows, block in pairs.blocks(self.sources_, histories, out):
-            if len(block.items):
-                scores = self._score(block)
-                ranked = ranking.sort(block.users, block.items, scores, ids[rows].shape)
-                ids[rows], best[rows] = ranked
+            ids[rows], best[rows] = self._sort(block, ids[rows].shape)
         return ids, best
 
-    def _teach(self, taken: Sequences) -> Any:
+    def evaluate(
+        self, later: Any, k: Count = 10, *, histories: Any = None, seed: Natural = 0
+    ) -> Evaluation:
+        """Judges the recommendations, over all items, by what users took later.
+
+        Beside them are those of each retriever alone, of the most popular items, and of what
+        followed the last item most often. Items that are not of the fit count as missed.
+
+        Args:
+            later: What users took later, as in `fit`. Unless `repeats`, what they had before is left
+                out.
+            k: Number of items.
+            histories: What they took before, as in `recommend`.
+            seed: Seed of the intervals, which are of a bootstrap over users.
+
+        Raises:
+            AttributeError: If the recommender is not fitted.
+            InputError: If a table is none.
+            ValueError: If no user has an item.
+        """
+        later = later if isinstance(later, Sequences) else Sequences.read(later)
+        later = later.take(np.unique(later.users))
+        before = self.taken_ if histories is None else self._read(histories)
+        before = before.of_users(later.user_ids)
+        known = self.taken_.item_ids
+        new = later.item_ids[find(later.item_ids, known) < 0]
+        relevant, seen = weigh(later.of_items(np.append(known, new))), self._seen(before)
+        wide = sp.csr_matrix((seen.data, seen.indices, seen.indptr), relevant.shape)
+        relevant = sp.csr_matrix(relevant - relevant.multiply(wide > 0.0))
+        relevant.eliminate_zeros()
+        if not relevant.nnz:
+            raise refusal("`later` must have items that users did not have before", "none")
+        alone = {
+            "popularity": (Popular().fit(self.taken_), "all"),
+            "successors of the last item": (Successors(reach=1).fit(self.taken_), "next"),
+        }
+        for name, source in self.sources_.items():
+            if source.count:
+                alone[name] = source, next(iter(source.scores(before.take(np.empty(0, int)))))
+        ranked = {TWO_STAGES: np.empty((len(before.user_ids), k), np.int32)}
+        ranked |= {name: ranked[TWO_STAGES].copy() for name in alone}
+        covered = []
+        for rows, block in pairs.blocks(self.sources_, before, seen):
+            ranked[TWO_STAGES][rows] = self._sort(block, ranked[TWO_STAGES][rows].shape)[0]
+            part = before.take(np.arange(rows.start, rows.stop))
+            for name, (source, view) in alone.items():
+                ranked[name][rows], _ = source.scores(part)[view].best(k, seen[rows])
+            is_taken = Sums(relevant[rows]).at(block.users, block.items) > 0.0
+            covered.append(block.origins[is_taken])
+        names = [name for name, source in self.sources_.items() if source.count]
+        counts = np.bincount(self.taken_.items - 1, minlength=len(known))
+        return Evaluation(
+            k,
+            tuple(measure(ranked, relevant, weigh(before), counts, k, seed)),
+            tuple(cover(np.concatenate(covered), relevant.nnz, names)),
+        )
+
+    def save(self, path: StrPath) -> None:
+        """Writes a folder, atomically.
+
+        Raises:
+            AttributeError: If the recommender is not fitted.
+            FileExistsError: If `path` exists.
+        """
+        arrays = {f"taken/{name}": getattr(self.taken_, name) for name in _SEQUENCES}
+        for name, source in self.sources_.items():
+            arrays |= {f"{name}/{key}": value for key, value in source.learned.items()}
+        config = {"recommender": self.get_config(), "sources": [*self.sources_]}
+        with artefacts.folder(Path(path), _KIND) as written:
+            storage.write(written, config, arrays, self.trees_)
+
+    @classmethod
+    def load(cls, path: StrPath) -> Self:
+        """Reads a folder written by `save`.
+
+        Raises:
+            OSError: If a file is missing or cannot be read.
+            ValueError: If a file is not as it was written; the error names it.
+        """
+        import lightgbm
+
+        path = Path(path)
+        artefacts.check(path, _KIND)
+        file = path / storage.CONFIG
+        with artefacts.name_file_in_errors(file, "the configuration of a recommender"):
+            config = json.loads(file.read_text(encoding="utf-8"))
+            loaded = cls.from_config(config["recommender"])
+            sources = {**_of_classes(loaded.sources), **_COLUMNS}
+            sources = {name: sources[name] for name in config["sources"]}
+        file = path / storage.ARRAYS
+        with artefacts.name_file_in_errors(file, "the arrays of this recommender"):
+            arrays = storage.read_arrays(file)
+            loaded.taken_ = Sequences(**{x: arrays[f"taken/{x}"] for x in _SEQUENCES})
+            loaded.sources_ = {}
+            for name, source in sources.items():
+                start = f"{name}/"
+                learned = {
+                    x.removeprefix(start): y for x, y in arrays.items() if x.startswith(start)
+                }
+                loaded.sources_[name] = source.restore(learned)
+        file = path / storage.TREES
+        with artefacts.name_file_in_errors(file, "the trees of this recommender"):
+            loaded.trees_ = lightgbm.Booster(model_str=file.read_text(encoding="utf-8"))
+        return loaded
+
+    def _teach(self, sources: Mapping[str, Source], taken: Sequences) -> Any:
         """Trees, taught by what came after the interactions of which retrievers have learned."""
         if self.later is None:
             past, later = taken.leave_one_out()
         else:
             past, later = taken.split(float(np.quantile(taken.times, 1.0 - self.later)))
-        sources = self._fit_sources(past)
+        sources = self._fit_sources(sources, past)
         users = np.unique(later.users)
         past, target = past.take(users), weigh(later.take(users))
         features, labels, sizes = [], [], []
@@ -183,18 +305,50 @@ class Recommender(Configurable):
             np.concatenate(features),
             np.concatenate(labels).astype(np.float32),
             sizes[sizes > 0],
-            pairs.names(sources, past.take(np.empty(0, int))),
             self.loss,
             self.num_trees,
             self.seed,
             self._threads,
         )
 
-    def _fit_sources(self, taken: Sequences) -> dict[str, Source]:
-        return {type(x).__name__: x.fit(taken, self._threads) for x in self.sources}
+    def _fit_sources(self, sources: Mapping[str, Source], taken: Sequences) -> dict[str, Source]:
+        return {name: source.fit(taken, self._threads) for name, source in sources.items()}
 
-    def _score(self, block: pairs.Pairs) -> Array:
-        return np.asarray(self.trees_.predict(block.features, num_threads=self._threads), "f4")
+    def _histories(self, users: Any, histories: Any) -> Sequences:
+        """The histories of some users, with the items of the fit."""
+        taken = self.taken_ if histories is None else self._read(histories)
+        if users is None:
+            return taken
+        names = [users] if np.ndim(users) == 0 else users
+        return taken.of_users(formats.table({"user": names}, _USER, place="`users`")["user"])
+
+    def _read(self, taken: Any) -> Sequences:
+        taken = taken if isinstance(taken, Sequences) else Sequences.read(taken)
+        return taken.of_items(self.taken_.item_ids)
+
+    def _out(self, histories: Sequences, exclude: Any) -> Matrix:
+        """What is not recommended: seen items, and pairs of a table, or items for all users."""
+        seen = self._seen(histories)
+        if exclude is None:
+            return seen
+        table = formats.table(exclude, _PAIR, optional=("user",), place="`exclude`")
+        items = find(table["item"], histories.item_ids)
+        users, rows = arrays.encode(histories.user_ids)  # a user may be there twice
+        if "user" in table.roles:
+            pairs_of = find(table["user"], users), items
+        else:
+            pairs_of = np.repeat(np.arange(len(users)), len(items)), np.tile(items, len(users))
+        kept = (pairs_of[0] >= 0) & (pairs_of[1] >= 0)
+        shape = len(users), len(histories.item_ids)
+        ones = np.ones(kept.sum(), np.float32)
+        return seen + sp.csr_matrix((ones, (pairs_of[0][kept], pairs_of[1][kept])), shape)[rows]
+
+    def _sort(self, block: pairs.Pairs, shape: tuple[int, int]) -> tuple[Array, Array]:
+        """The best candidates of each user, and their scores."""
+        if not len(block.items):  # of which LightGBM makes an error
+            return np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+        scores = self.trees_.predict(block.features, num_threads=self._threads)
+        return ranking.sort(block.users, block.items, scores.astype(np.float32), shape)
 
     def _seen(self, histories: Sequences) -> Matrix:
         """The items of the histories, which are left out, unless they may be repeated."""
@@ -204,3 +358,8 @@ class Recommender(Configurable):
     @property
     def _threads(self) -> int:
         return self.num_threads or os.cpu_count() or 1
+
+
+def _of_classes(sources: Sequence[Source]) -> dict[str, Source]:
+    """Retrievers by the names of their classes."""
+    return {type(source).__name__: source for source in sources}

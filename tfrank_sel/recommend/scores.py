@@ -4,6 +4,7 @@ A user's scores do not depend on which other users are scored with him: sums hav
 """
 
 import abc
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +43,26 @@ class Scores(abc.ABC):
         """
 
 
+class Values(Scores):
+    """Values of pairs, which choose no candidates.
+
+    Args:
+        function: Returns the values of pairs of a user and an item, by index.
+    """
+
+    def __init__(self, function: Callable[[Array, Array], Array]) -> None:
+        self.function = function
+
+    def at(self, users: Array, items: Array) -> Array:
+        """Returns the values of pairs."""
+        return self.function(users, items)
+
+    def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
+        """Returns no items."""
+        shape = out.shape[0], k
+        return np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+
+
 class Products(Scores):
     """Inner products of the vectors of users and of items.
 
@@ -58,9 +79,10 @@ class Products(Scores):
         return _products(self.users, self.items, users.astype(np.int64), items.astype(np.int64))
 
     def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
-        """Returns the best items."""
+        """Returns the best items; none of a user whose vector is 0."""
         # a matrix product rounds as its shape says, so that what it finds is scored again
         ids, _ = retrieval.best(self.users, self.items, k + _SPARE, out)
+        ids[~self.users.any(axis=1)] = -1
         rows = np.repeat(np.arange(len(ids)), ids.shape[1])
         scores = self.at(rows, np.maximum(ids, 0).ravel()).reshape(ids.shape)
         scores[ids < 0] = -np.inf

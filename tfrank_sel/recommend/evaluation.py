@@ -1,0 +1,151 @@
+"""Quality of recommendations by what users took later, beside that of each retriever alone."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from tfrank_sel.metrics import significance
+from tfrank_sel.models.als import retrieval
+from tfrank_sel.recommend.scores import Array, Matrix
+
+FEW = 3  # items of a history, and users of an item, below which it is told apart
+TWO_STAGES = "two stages"
+
+
+class Interval(NamedTuple):
+    """A mean over users, and the ends of its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ({self.low:.4f} to {self.high:.4f})"
+
+
+class Quality(NamedTuple):
+    """The quality of a model for a group of users.
+
+    Attributes:
+        group: The group.
+        users: Number of its users who took an item later.
+        model: The model.
+        ndcg: NDCG@k.
+        recall: Recall@k.
+        gain: NDCG@k of the two stages less that of the model.
+    """
+
+    group: str
+    users: int
+    model: str
+    ndcg: Interval
+    recall: Interval
+    gain: Interval
+
+
+class Coverage(NamedTuple):
+    """What a retriever has among the candidates of what users took later.
+
+    Attributes:
+        source: The retriever, or `all`.
+        share: Share of the items taken later that are among its candidates.
+        adds: Share that no other retriever has.
+    """
+
+    source: str
+    share: float
+    adds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Quality of recommendations, over all items, by what users took later.
+
+    Args:
+        k: Number of items.
+        qualities: The quality of each model for each group of users.
+        coverages: The share of items taken later that each retriever has among its candidates, which
+            limits the quality of the two stages.
+    """
+
+    k: int
+    qualities: tuple[Quality, ...]
+    coverages: tuple[Coverage, ...]
+
+    def __getitem__(self, model: str) -> Quality:
+        """Returns the quality of a model for all users."""
+        return next(quality for quality in self.qualities if quality.model == model)
+
+    def __str__(self) -> str:
+        lines = [
+            f"| users | | model | NDCG@{self.k} (95 %) | Recall@{self.k} (95 %) | two stages' more |",
+            "|---" * 6 + "|",
+        ]
+        for x in self.qualities:
+            gain = "" if x.model == TWO_STAGES else f"{x.gain}"
+            cells = x.group, f"{x.users:,}", x.model, f"{x.ndcg}", f"{x.recall}", gain
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", "| candidates of | have of what was taken | alone |", "|---" * 3 + "|"]
+        lines += [f"| {x.source} | {x.share:.1%} | {x.adds:.1%} |" for x in self.coverages]
+        return "\n".join(lines)
+
+
+def measure(
+    ranked: Mapping[str, Array],
+    relevant: Matrix,
+    histories: Matrix,
+    counts: Array,
+    k: int,
+    seed: int,
+) -> Iterator[Quality]:
+    """Yields the quality of models for groups of users.
+
+    Args:
+        ranked: The best items of each user by model, `[users, k]`; the first is the two stages.
+        relevant: CSR matrix `[users, items]` of what users took later; items that are not of the
+            fit come last.
+        histories: CSR matrix `[users, items]` of what they took before.
+        counts: Number of interactions of each item in the fit.
+        k: Number of items.
+        seed: Seed of the intervals.
+    """
+    is_rare = np.append(counts < FEW, np.ones(relevant.shape[1] - len(counts), bool))
+    has_few = sp.diags((histories.getnnz(axis=1) < FEW).astype(np.float32))
+    groups = {
+        "all": relevant,
+        f"with fewer than {FEW} items before": sp.csr_matrix(has_few @ relevant),
+        f"of items taken fewer than {FEW} times": sp.csr_matrix(relevant @ sp.diags(is_rare * 1.0)),
+    }
+    for group, taken in groups.items():
+        taken.eliminate_zeros()
+        if not taken.nnz:
+            continue
+        each = [retrieval.user_qualities(ids, taken) for ids in ranked.values()]
+        ndcg, recall = (
+            np.stack([x[f"{name}@{k}"] for x in each], 1) for name in ("ndcg", "recall")
+        )
+        keys = np.flatnonzero(taken.getnnz(axis=1)).astype(np.uint64)
+        values = np.concatenate([ndcg, recall, ndcg[:, :1] - ndcg], axis=1)
+        sums = significance.resample(keys, values, seed=seed)
+        cells = np.stack([sums.mean(), *sums.interval()], axis=1).reshape(3, len(ranked), 3)
+        for i, model in enumerate(ranked):
+            intervals = (Interval(*map(float, cells[kind, i])) for kind in range(3))
+            yield Quality(group, len(keys), model, *intervals)
+
+
+def cover(found: Array, total: float, names: list[str]) -> Iterator[Coverage]:
+    """Yields the coverage of each retriever, and that of all.
+
+    Args:
+        found: Which retrievers have each of the candidates that were taken, `[candidates,
+            retrievers]`.
+        total: Number of items that were taken.
+        names: Names of the retrievers.
+    """
+    yield Coverage("all", len(found) / total, 0.0)
+    alone = found.sum(axis=1) == 1
+    for i, name in enumerate(names):
+        yield Coverage(name, found[:, i].sum() / total, found[alone, i].sum() / total)
