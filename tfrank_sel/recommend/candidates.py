@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from tfrank_sel.arguments import AtLeast0, Count, Natural, OpenShare, Positive, Rate
+from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, OpenShare, Positive, Rate, check_arguments
 from tfrank_sel.data import Sequences
 from tfrank_sel.models.als import RGCross, RGFactorizer
 from tfrank_sel.models.als.objectives import Objective
@@ -45,8 +45,9 @@ class Source(Frozen, abc.ABC):
         object.__setattr__(fitted, "learned", learned)
         return fitted
 
+    @check_arguments
     def candidates(
-        self, histories: Sequences, k: int | None = None, out: Matrix | None = None
+        self, histories: Sequences, k: Cutoff = None, out: Matrix | None = None
     ) -> tuple[Array, Array]:
         """Returns the best items for each history.
 

@@ -67,8 +67,8 @@ class Evaluation:
     Args:
         k: Number of items.
         qualities: The quality of each model for each group of users.
-        coverages: The share of items taken later that each retriever has among its candidates, which
-            limits the quality of the two stages.
+        coverages: The share of items taken later that each retriever has among its candidates,
+            which limits the quality of the two stages.
     """
 
     k: int
@@ -80,10 +80,8 @@ class Evaluation:
         return next(quality for quality in self.qualities if quality.model == model)
 
     def __str__(self) -> str:
-        lines = [
-            f"| users | | model | NDCG@{self.k} (95 %) | Recall@{self.k} (95 %) | two stages' more |",
-            "|---" * 6 + "|",
-        ]
+        heads = "users", "", "model", f"NDCG@{self.k} (95 %)", f"Recall@{self.k} (95 %)"
+        lines = [f"| {' | '.join(heads)} | NDCG of two stages less this |", "|---" * 6 + "|"]
         for x in self.qualities:
             gain = "" if x.model == TWO_STAGES else f"{x.gain}"
             cells = x.group, f"{x.users:,}", x.model, f"{x.ndcg}", f"{x.recall}", gain

@@ -51,7 +51,9 @@ def unite(sources: Mapping[str, Source], histories: Sequences, out: Matrix) -> P
         values = [view.at(users, items) for view in views.values()]
         columns += [*values, standing(users, values[0])] if sources[name].count else values
     features = np.stack(columns, axis=1, dtype=np.float32, casting="same_kind")
-    origins = np.stack([np.isin(union, x) for x in keys], axis=1)
+    origins = np.zeros((len(union), len(keys)), bool)
+    for origin, own in zip(origins.T, keys, strict=True):
+        origin[np.searchsorted(union, own)] = True
     return Pairs(users, items, features, origins)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.errors import refusal
 from tfrank_sel.recommend.scores import Array
 
 PARAMETERS: Mapping[str, Any] = {
@@ -43,14 +42,9 @@ def train(
 
     Returns:
         A `lightgbm.Booster`.
-
-    Raises:
-        ValueError: If no list has an item that was taken.
     """
     import lightgbm
 
-    if not len(sizes):
-        raise refusal("users must take a candidate later, by which the order is taught", "none")
     objective: Any = "lambdarank"
     if loss is not None:
         from tfrank_sel import objectives

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,10 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from tfrank_sel import artefacts
-from tfrank_sel.arguments import Count, Cutoff, Natural, OpenShare, StrPath
+from tfrank_sel.arguments import Count, Cutoff, Natural, OpenShare, StrPath, check_arguments
 from tfrank_sel.data import Sequences, arrays, formats
 from tfrank_sel.data.sequences import find
 from tfrank_sel.errors import refusal
+from tfrank_sel.models.als.factorizer import Learned
 from tfrank_sel.recommend import pairs, ranking, storage
 from tfrank_sel.recommend.candidates import Factors, Neighbours, Popular, Source, Successors
 from tfrank_sel.recommend.columns import ItemColumns, UserColumns
@@ -25,6 +26,10 @@ _KIND = "Recommender"
 _SEQUENCES = ("user_ids", "item_ids", "users", "items", "times")
 _COLUMNS: Mapping[str, Source] = {"items": ItemColumns(), "users": UserColumns()}
 _USER, _PAIR = {"user": "user"}, {"user": "user", "item": "item"}
+
+
+def _learned() -> Any:
+    return Learned()
 
 
 @register
@@ -60,23 +65,24 @@ class Recommender(Configurable):
         trees_: The `lightgbm.Booster`.
 
     Example:
-        >>> rows = [{"user": u, "item": (u + t) % 9, "time": t} for u in range(60) for t in range(5)]
+        >>> taken = [(user, (user + t) % 9, t) for user in range(60) for t in range(5)]
+        >>> rows = [dict(zip(("user", "item", "time"), x)) for x in taken]
         >>> recommender = Recommender([Successors(), Popular()], num_trees=10).fit(rows)
         >>> items, scores = recommender.recommend([3, 8], k=1)  # who took 3 to 7, and 8 to 3
         >>> items.tolist()
         [['8'], ['4']]
     """
 
-    taken_: Sequences
-    sources_: dict[str, Source]
-    trees_: Any
+    taken_: Sequences = _learned()
+    sources_: dict[str, Source] = _learned()
+    trees_: Any = _learned()
 
     def __init__(
         self,
         sources: Sequence[Source] = (Factors(), Successors(), Neighbours(), Popular()),
         later: OpenShare | None = None,
         loss: Any = None,
-        num_trees: Count = 120,
+        num_trees: Count = 160,
         repeats: bool = False,
         num_threads: Cutoff = None,
         seed: Natural = 0,
@@ -137,6 +143,7 @@ class Recommender(Configurable):
         self.sources_ = self._fit_sources(sources, taken)
         return self
 
+    @check_arguments
     def recommend(
         self, users: Any = None, k: Count = 10, *, histories: Any = None, exclude: Any = None
     ) -> tuple[Array, Array]:
@@ -163,7 +170,8 @@ class Recommender(Configurable):
         ids, scores = self.rank(taken, k, self._out(taken, exclude))
         return np.append(self.taken_.item_ids, "")[ids], scores
 
-    def rank(self, histories: Sequences, k: int, out: Matrix | None = None) -> tuple[Array, Array]:
+    @check_arguments
+    def rank(self, histories: Sequences, k: Count, out: Matrix | None = None) -> tuple[Array, Array]:
         """Returns the best items of histories by index, -1 without more, and their scores.
 
         Args:
@@ -178,6 +186,7 @@ class Recommender(Configurable):
             ids[rows], best[rows] = self._sort(block, ids[rows].shape)
         return ids, best
 
+    @check_arguments
     def evaluate(
         self, later: Any, k: Count = 10, *, histories: Any = None, seed: Natural = 0
     ) -> Evaluation:
@@ -187,8 +196,7 @@ class Recommender(Configurable):
         followed the last item most often. Items that are not of the fit count as missed.
 
         Args:
-            later: What users took later, as in `fit`. Unless `repeats`, what they had before is left
-                out.
+            later: What users took later, as in `fit`; without `repeats` what they did not have.
             k: Number of items.
             histories: What they took before, as in `recommend`.
             seed: Seed of the intervals, which are of a bootstrap over users.
@@ -245,9 +253,10 @@ class Recommender(Configurable):
         arrays = {f"taken/{name}": getattr(self.taken_, name) for name in _SEQUENCES}
         for name, source in self.sources_.items():
             arrays |= {f"{name}/{key}": value for key, value in source.learned.items()}
-        config = {"recommender": self.get_config(), "sources": [*self.sources_]}
+        names = {"sources": [*self.sources_], "arrays": [*arrays]}
+        config = {"recommender": self.get_config(), **names}
         with artefacts.folder(Path(path), _KIND) as written:
-            storage.write(written, config, arrays, self.trees_)
+            storage.write(written, config, [*arrays.values()], self.trees_)
 
     @classmethod
     def load(cls, path: StrPath) -> Self:
@@ -269,7 +278,7 @@ class Recommender(Configurable):
             sources = {name: sources[name] for name in config["sources"]}
         file = path / storage.ARRAYS
         with artefacts.name_file_in_errors(file, "the arrays of this recommender"):
-            arrays = storage.read_arrays(file)
+            arrays = dict(zip(config["arrays"], storage.read_arrays(file), strict=True))
             loaded.taken_ = Sequences(**{x: arrays[f"taken/{x}"] for x in _SEQUENCES})
             loaded.sources_ = {}
             for name, source in sources.items():
@@ -283,33 +292,40 @@ class Recommender(Configurable):
             loaded.trees_ = lightgbm.Booster(model_str=file.read_text(encoding="utf-8"))
         return loaded
 
-    def _teach(self, sources: Mapping[str, Source], taken: Sequences) -> Any:
-        """Trees, taught by what came after the interactions of which retrievers have learned."""
+    def lessons(
+        self, sources: Mapping[str, Source], taken: Sequences
+    ) -> Iterator[tuple[pairs.Pairs, Array]]:
+        """Yields candidates by what came first, and which of them users took later.
+
+        Args:
+            sources: Retrievers by name, which learn of what came first.
+            taken: All that users took.
+        """
         if self.later is None:
             past, later = taken.leave_one_out()
         else:
             past, later = taken.split(float(np.quantile(taken.times, 1.0 - self.later)))
-        sources = self._fit_sources(sources, past)
+        fitted = self._fit_sources(sources, past)
         users = np.unique(later.users)
         past, target = past.take(users), weigh(later.take(users))
+        for rows, block in pairs.blocks(fitted, past, self._seen(past)):
+            yield block, Sums(target[rows]).at(block.users, block.items) > 0.0
+
+    def _teach(self, sources: Mapping[str, Source], taken: Sequences) -> Any:
+        """Trees, taught by the lists in which something was taken."""
         features, labels, sizes = [], [], []
-        for rows, block in pairs.blocks(sources, past, self._seen(past)):
-            label = Sums(target[rows]).at(block.users, block.items) > 0.0
-            counts = np.bincount(block.users, label, rows.stop - rows.start)
-            kept = counts[block.users] > 0
+        for block, is_taken in self.lessons(sources, taken):
+            kept = np.bincount(block.users, is_taken)[block.users] > 0.0
             features.append(block.features[kept])
-            labels.append(label[kept])
-            sizes.append(np.bincount(block.users[kept]))
-        sizes = np.concatenate(sizes) if sizes else np.empty(0, int)
-        return ranking.train(
-            np.concatenate(features),
-            np.concatenate(labels).astype(np.float32),
-            sizes[sizes > 0],
-            self.loss,
-            self.num_trees,
-            self.seed,
-            self._threads,
-        )
+            labels.append(is_taken[kept].astype(np.float32))
+            sizes.append(np.unique(block.users[kept], return_counts=True)[1])
+        if not sum(map(len, sizes)):
+            raise refusal(
+                "users must take later what is among their candidates, to teach their order",
+                f"{len(taken.users)} interactions of {len(taken.user_ids)} users",
+            )
+        lists = map(np.concatenate, (features, labels, sizes))
+        return ranking.train(*lists, self.loss, self.num_trees, self.seed, self._threads)
 
     def _fit_sources(self, sources: Mapping[str, Source], taken: Sequences) -> dict[str, Source]:
         return {name: source.fit(taken, self._threads) for name, source in sources.items()}

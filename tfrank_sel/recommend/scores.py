@@ -99,16 +99,17 @@ class Sums(Scores):
 
     def __init__(self, matrix: Matrix) -> None:
         self.matrix = sp.csr_matrix(matrix, dtype=np.float32)
-        self.matrix.sort_indices()
 
     def at(self, users: Array, items: Array) -> Array:
         """Returns the scores of pairs, 0 without one."""
-        return np.asarray(self.matrix[users, items], np.float32).ravel()
+        rows, scores = self.matrix, np.zeros(self.matrix.shape[1], np.float32)
+        return _look_up(rows.indptr, rows.indices, rows.data, users, items, scores)
 
     def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
         """Returns the best items of those with a score."""
         ids = np.full((self.matrix.shape[0], k), -1, np.int32)
         scores = np.full(ids.shape, -np.inf, np.float32)
+        self.matrix.sort_indices()  # since equal scores keep the order
         rows, others = self.matrix, out.indptr.astype(np.int64)
         marked = np.zeros(rows.shape[1], np.bool_)
         _select(rows.indptr, rows.indices, rows.data, others, out.indices, marked, ids, scores)
@@ -143,6 +144,27 @@ def _products(left: Array, right: Array, rows: Array, columns: Array) -> Array:
             total += u[i] * v[i]
         products[pair] = total
     return products
+
+
+@njit(nogil=True, cache=True)
+def _look_up(
+    indptr: Array, indices: Array, values: Array, rows: Array, columns: Array, scores: Array
+) -> Array:
+    """The values at some rows and columns, 0 where there is none; `scores` are 0 and stay so."""
+    looked_up = np.empty(len(rows), np.float32)
+    row = -1
+    for pair in range(len(rows) + 1):
+        if pair == len(rows) or rows[pair] != row:
+            if row >= 0:
+                for at in range(indptr[row], indptr[row + 1]):
+                    scores[indices[at]] = 0.0
+            if pair == len(rows):
+                break
+            row = rows[pair]
+            for at in range(indptr[row], indptr[row + 1]):
+                scores[indices[at]] = values[at]
+        looked_up[pair] = scores[columns[pair]]
+    return looked_up
 
 
 @njit(nogil=True, cache=True)
