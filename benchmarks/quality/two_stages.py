@@ -14,7 +14,8 @@ Intervals are of a bootstrap over users; the CPU seconds are those of the whole 
 recommendations to all users. What `--results` holds is not computed again.
 """
 
-import pathlib
+import argparse
+import functools
 import time
 from typing import Any
 
@@ -45,9 +46,17 @@ def judged(whole: Sequences, unseen: int, seed: int, users: int | None) -> dict[
     recommender.rank(before, K)
     seconds = fitted - began, time.process_time() - fitted
     found = recommender.evaluate(test, K, histories=before)
-    print(found)
     rows = [x._asdict() for x in found.qualities if x.group == "all"]
     return {"rows": rows, "coverages": found.coverages, "seconds": seconds}
+
+
+def run(
+    whole: Sequences, options: argparse.Namespace, name: str, unseen: int, seed: int
+) -> dict[str, Any]:
+    """What `judged` returns, from the folder of results if it is there."""
+    key = [name, unseen, seed, options.users, options.validation]
+    path = options.results / f"{' '.join(map(str, key))}.json"
+    return stored(path, functools.partial(judged, whole, unseen, seed, options.users))
 
 
 def main() -> None:
@@ -63,17 +72,23 @@ def main() -> None:
         whole = sequences(options.data / f"{FILES[name]}.txt")
         if options.validation:
             whole, _ = whole.leave_one_out()
-        print(f"\n| {name}: fitted to what came | model | NDCG@10 | Recall@10 | CPU s |")
+        cells = functools.partial(run, whole, options, name)
+        print(f"\n| {name}, fitted to what came | model | NDCG@10 | Recall@10 | CPU s |")
         print("|---" * 5 + "|")
         for fitted, unseen in SEEN.items():
             for seed in range(options.seeds):
-                key = [name, unseen, seed, options.users, options.validation]
-                path = options.results / f"{' '.join(map(str, key))}.json"
-                run = stored(path, lambda: judged(whole, unseen, seed, options.users))
-                for row in run["rows"]:
-                    values = ["{:.4f} ({:.4f} to {:.4f})".format(*row[x]) for x in ("ndcg", "recall")]
-                    seconds = f"{run['seconds'][0]:.0f}" if row is run["rows"][0] else ""
-                    print(f"| {fitted} | {row['model']} | {' | '.join(values)} | {seconds} |", flush=True)
+                of = cells(unseen, seed)
+                for i, row in enumerate(of["rows"]):
+                    values = [
+                        "{:.4f} ({:.4f} to {:.4f})".format(*row[x]) for x in ("ndcg", "recall")
+                    ]
+                    seconds = f"{of['seconds'][0]:.0f}" if i == 0 else ""
+                    print(f"| {' | '.join((fitted, row['model'], *values, seconds))} |", flush=True)
+        print(f"\n| {name}, fitted to what came | candidates of | have the item | alone |")
+        print("|---" * 4 + "|")
+        for fitted, unseen in SEEN.items():
+            for source, share, adds in cells(unseen, 0)["coverages"]:
+                print(f"| {fitted} | {source} | {share:.1%} | {adds:.1%} |", flush=True)
 
 
 if __name__ == "__main__":

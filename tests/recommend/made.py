@@ -20,8 +20,10 @@ def taken(num_users: int = 90, num_items: int = 30, seed: int = 0) -> Sequences:
     users = np.repeat(np.arange(num_users), sizes)
     jumps = np.where(random.random(len(users)) < 0.5, 1, random.integers(0, num_items, len(users)))
     items = np.cumsum(jumps) % num_items + 1
-    names = [np.array([f"{kind}{i}" for i in range(n)], object) for kind, n in
-             (("u", num_users), ("i", num_items))]
+    names = [
+        np.array([f"{kind}{i}" for i in range(n)], object)
+        for kind, n in (("u", num_users), ("i", num_items))
+    ]
     times = np.arange(len(users), dtype=float) % 97.0
     times = times[np.lexsort((times, users))]
     return Sequences(*names, users, items.astype(np.int32), times)

@@ -102,9 +102,11 @@ def test_a_user_scores_the_same_in_any_company_and_needs_no_place_in_the_fit(sou
         alone = fitted.candidates(TAKEN.take(np.array([user])))
         np.testing.assert_array_equal(alone[0][0], ids[user])
         np.testing.assert_array_equal(alone[1][0], best[user])
-    stranger = Sequences(np.array(["?"], object), TAKEN.item_ids, *(
-        getattr(TAKEN.take(np.array([17])), x) for x in ("users", "items", "times")
-    ))
+    stranger = Sequences(
+        np.array(["?"], object),
+        TAKEN.item_ids,
+        *(getattr(TAKEN.take(np.array([17])), x) for x in ("users", "items", "times")),
+    )
     np.testing.assert_array_equal(fitted.candidates(stranger)[0][0], ids[17])
 
 

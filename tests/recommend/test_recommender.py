@@ -9,10 +9,10 @@ import pytest
 
 from tests.recommend.made import QUICK, rows, taken
 from tfrank_sel import losses
-from tfrank_sel.data import InputError, Sequences
+from tfrank_sel.data import InputError
 from tfrank_sel.metrics import NDCG
 from tfrank_sel.recommend import Popular, Recommender, Source, Successors, pairs
-from tfrank_sel.recommend.scores import Values
+from tfrank_sel.recommend.scores import Sums, weigh
 
 TAKEN = taken()
 NEW = {"user": ["new"] * 3, "item": ["i5", "i6", "i7"], "time": [1, 2, 3]}
@@ -36,7 +36,6 @@ def lessons(recommender, of):
 def leak(recommender, of):
     """The features that change with what users took later, by which the order is taught."""
     if recommender.later is None:
-        _, later = of.leave_one_out()
         is_later = np.append(np.diff(of.users) > 0, True)
     else:
         start = np.quantile(of.times, 1.0 - recommender.later)
@@ -63,10 +62,10 @@ class Leaking(Source):
     count: int = 0
 
     def learn(self, taken, num_threads):
-        return {"counts": np.bincount(WHOLE[-1].items - 1, minlength=len(taken.item_ids))}
+        return {}
 
     def scores(self, histories):
-        return {"count": Values(lambda users, items: self.learned["counts"][items])}
+        return {"last": Sums(weigh(WHOLE[-1].of_users(histories.user_ids), 1.0, 1))}
 
 
 @pytest.mark.parametrize("later", [None, 0.2])
@@ -75,7 +74,7 @@ def test_no_feature_has_seen_what_was_taken_later(later):
 
 
 def test_a_leak_that_is_planted_is_found():
-    assert leak(make((*QUICK, Leaking())), TAKEN) == {"Leaking.count"}
+    assert leak(make((*QUICK, Leaking())), TAKEN) == {"Leaking.last"}
 
 
 def test_users_are_answered_the_same_one_by_one_and_together(fitted, monkeypatch):
@@ -101,7 +100,9 @@ def test_two_fits_to_a_table_in_memory_and_to_its_file_are_equal(tmp_path):
 
 
 def test_what_users_have_and_what_is_excluded_is_left_out(fitted):
-    histories = {user: {*TAKEN.item_ids[TAKEN.items[TAKEN.users == user] - 1]} for user in range(90)}
+    histories = {
+        user: {*TAKEN.item_ids[TAKEN.items[TAKEN.users == user] - 1]} for user in range(90)
+    }
     ids, _ = fitted.recommend(k=30)
     for user, history in histories.items():
         assert not history & {*ids[user]}
@@ -129,7 +130,21 @@ def test_a_user_without_a_history_gets_popular_items_and_a_new_one_those_of_his_
     assert fitted.recommend("u1", k=3)[0].tolist() == ids[1:].tolist()
 
 
-HOSTILE = ["007", "7", " a", "a ", "ü\n", '"', "{[:,]}", "=1+1", "../x", "e\u0301", "é", "1e5", "True"]
+HOSTILE = [
+    "007",
+    "7",
+    " a",
+    "a ",
+    "ü\n",
+    '"',
+    "{[:,]}",
+    "=1+1",
+    "../x",
+    "e\u0301",
+    "é",
+    "1e5",
+    "True",
+]
 
 
 def test_ids_are_texts_as_they_are(tmp_path):
@@ -197,7 +212,9 @@ def test_quality_is_that_of_the_metric_over_all_items(fitted):
     assert best.users == len(values)
     assert best.ndcg.mean == pytest.approx(np.mean(values), rel=1e-5)
     assert best.ndcg.low < best.ndcg.mean < best.ndcg.high
-    assert {"popularity", "successors of the last item", "Factors"} <= {x.model for x in found.qualities}
+    assert {"popularity", "successors of the last item", "Factors"} <= {
+        x.model for x in found.qualities
+    }
     every, *each = found.coverages
     assert every.share <= sum(x.share for x in each)
     assert all(x.adds <= x.share <= every.share for x in each)
@@ -223,7 +240,10 @@ REFUSED = [
     (lambda _: make().fit({**LATER, "item": [None]}), "table, row 0: 'item' must be UTF-8 text"),
     (lambda _: make().fit({**LATER, "time": ["soon"]}), "table, row 0: 'time' must be a finite"),
     (lambda _: make().fit(LATER), "users must take later what is among their candidates"),
-    (lambda _: make().fit(rows(TAKEN), items={"item": ["a", "b", "a"]}), "a row for each item.*'a'"),
+    (
+        lambda _: make().fit(rows(TAKEN), items={"item": ["a", "b", "a"]}),
+        "a row for each item.*'a'",
+    ),
     (lambda _: make().fit(rows(TAKEN), users={"x": ["a"]}), "`users`: expected a column 'user'"),
     (lambda x: x.recommend([""]), "`users`, row 0: 'user' must be UTF-8 text"),
     (lambda x: x.recommend(exclude={"user": ["u1"]}), "`exclude`: expected a column 'item'"),

@@ -8,7 +8,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, OpenShare, Positive, Rate, check_arguments
+from tfrank_sel.arguments import (
+    AtLeast0,
+    Count,
+    Cutoff,
+    Natural,
+    OpenShare,
+    Positive,
+    Rate,
+    check_arguments,
+)
 from tfrank_sel.data import Sequences
 from tfrank_sel.models.als import RGCross, RGFactorizer
 from tfrank_sel.models.als.objectives import Objective
@@ -109,17 +118,11 @@ class Factors(Source):
             num_threads=num_threads,
             seed=self.seed,
         ).fit(matrix)
-        items, ones = model.item_factors_, np.ones(matrix.shape[0])
+        items = model.item_factors_
+        of_users, of_items = np.ones(matrix.shape[0]), np.ones(matrix.shape[1])
+        ridges, weights = (of_users, of_items), (of_users, of_items)
         solver = Solver(
-            matrix,
-            self.objective,
-            ones,
-            base := np.ones(len(items)),
-            ones,
-            base,
-            None,
-            num_threads,
-            "float32",
+            matrix, self.objective, *ridges, *weights, None, num_threads, str(items.dtype)
         )
         shared, _ = solver.shared(*solver.user_terms(items), items)
         norms = np.linalg.norm(shared.factors, axis=1, keepdims=True)

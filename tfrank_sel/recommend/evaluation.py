@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from tfrank_sel.data import Sequences
+from tfrank_sel.data.sequences import find
+from tfrank_sel.errors import refusal
 from tfrank_sel.metrics import significance
 from tfrank_sel.models.als import retrieval
-from tfrank_sel.recommend.scores import Array, Matrix
+from tfrank_sel.recommend.scores import Array, Matrix, weigh
 
 FEW = 3  # items of a history, and users of an item, below which it is told apart
 TWO_STAGES = "two stages"
@@ -89,6 +92,27 @@ class Evaluation:
         lines += ["", "| candidates of | have of what was taken | alone |", "|---" * 3 + "|"]
         lines += [f"| {x.source} | {x.share:.1%} | {x.adds:.1%} |" for x in self.coverages]
         return "\n".join(lines)
+
+
+def relevance(later: Sequences, seen: Matrix, item_ids: Array) -> Matrix:
+    """Returns what users took later, CSR `[users, items]`.
+
+    Args:
+        later: What each user took later.
+        seen: CSR matrix `[users, items]` of what is left out.
+        item_ids: Ids of the items of the fit; others of `later` follow these.
+
+    Raises:
+        ValueError: If nothing is left.
+    """
+    new = later.item_ids[find(later.item_ids, item_ids) < 0]
+    taken = weigh(later.of_items(np.append(item_ids, new)))
+    wide = sp.csr_matrix((seen.data, seen.indices, seen.indptr), taken.shape)
+    relevant = sp.csr_matrix(taken - taken.multiply(wide > 0.0))
+    relevant.eliminate_zeros()
+    if not relevant.nnz:
+        raise refusal("`later` must have items that users did not have before", "none")
+    return relevant
 
 
 def measure(

@@ -18,7 +18,7 @@ from tfrank_sel.models.als.factorizer import Learned
 from tfrank_sel.recommend import pairs, ranking, storage
 from tfrank_sel.recommend.candidates import Factors, Neighbours, Popular, Source, Successors
 from tfrank_sel.recommend.columns import ItemColumns, UserColumns
-from tfrank_sel.recommend.evaluation import TWO_STAGES, Evaluation, cover, measure
+from tfrank_sel.recommend.evaluation import TWO_STAGES, Evaluation, cover, measure, relevance
 from tfrank_sel.recommend.scores import Array, Matrix, Sums, weigh
 from tfrank_sel.serialization import Configurable, register
 
@@ -171,7 +171,9 @@ class Recommender(Configurable):
         return np.append(self.taken_.item_ids, "")[ids], scores
 
     @check_arguments
-    def rank(self, histories: Sequences, k: Count, out: Matrix | None = None) -> tuple[Array, Array]:
+    def rank(
+        self, histories: Sequences, k: Count, out: Matrix | None = None
+    ) -> tuple[Array, Array]:
         """Returns the best items of histories by index, -1 without more, and their scores.
 
         Args:
@@ -210,21 +212,16 @@ class Recommender(Configurable):
         later = later.take(np.unique(later.users))
         before = self.taken_ if histories is None else self._read(histories)
         before = before.of_users(later.user_ids)
-        known = self.taken_.item_ids
-        new = later.item_ids[find(later.item_ids, known) < 0]
-        relevant, seen = weigh(later.of_items(np.append(known, new))), self._seen(before)
-        wide = sp.csr_matrix((seen.data, seen.indices, seen.indptr), relevant.shape)
-        relevant = sp.csr_matrix(relevant - relevant.multiply(wide > 0.0))
-        relevant.eliminate_zeros()
-        if not relevant.nnz:
-            raise refusal("`later` must have items that users did not have before", "none")
+        seen = self._seen(before)
+        relevant = relevance(later, seen, self.taken_.item_ids)
+        names = [name for name, source in self.sources_.items() if source.count]
+        nobody = before.take(np.empty(0, int))
         alone = {
             "popularity": (Popular().fit(self.taken_), "all"),
             "successors of the last item": (Successors(reach=1).fit(self.taken_), "next"),
         }
-        for name, source in self.sources_.items():
-            if source.count:
-                alone[name] = source, next(iter(source.scores(before.take(np.empty(0, int)))))
+        for name in names:
+            alone[name] = self.sources_[name], next(iter(self.sources_[name].scores(nobody)))
         ranked = {TWO_STAGES: np.empty((len(before.user_ids), k), np.int32)}
         ranked |= {name: ranked[TWO_STAGES].copy() for name in alone}
         covered = []
@@ -235,8 +232,7 @@ class Recommender(Configurable):
                 ranked[name][rows], _ = source.scores(part)[view].best(k, seen[rows])
             is_taken = Sums(relevant[rows]).at(block.users, block.items) > 0.0
             covered.append(block.origins[is_taken])
-        names = [name for name, source in self.sources_.items() if source.count]
-        counts = np.bincount(self.taken_.items - 1, minlength=len(known))
+        counts = np.bincount(self.taken_.items - 1, minlength=len(self.taken_.item_ids))
         return Evaluation(
             k,
             tuple(measure(ranked, relevant, weigh(before), counts, k, seed)),
