@@ -1,6 +1,5 @@
 """Columns of items and of users, joined by id, as features of a pair."""
 
-import functools
 import warnings
 from collections.abc import Iterator
 from typing import Any, Self
@@ -13,7 +12,7 @@ from tfrank_sel.data import Sequences, arrays, arrow_types, formats
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.data.sequences import find
 from tfrank_sel.recommend.candidates import Source
-from tfrank_sel.recommend.scores import Array, Matrix, Scores, Sums, Values, weigh
+from tfrank_sel.recommend.scores import Array, Lookup, Matrix, Scores, Sums, Values, weigh
 from tfrank_sel.serialization import register
 
 _NUMBER, _CATEGORY, _COUNTS = (
@@ -108,14 +107,15 @@ class ItemColumns(_Columns):
             is_there = np.isfinite(values)
             with np.errstate(invalid="ignore"):
                 means = (recent @ np.where(is_there, values, 0.0)) / (recent @ is_there)
-            scores[name] = Values(functools.partial(_of_item, values))
-            scores[f"{name}_difference"] = Values(functools.partial(_difference, values, means))
+            scores[name] = Values(values)
+            scores[f"{name}_difference"] = Values(values, -means)
         for name, categories in self._of_kind(_CATEGORY):
             counts = self.learned[_COUNTS + name]
-            shares = Sums(_shares(recent @ _marks(categories, len(counts))))
-            popular = np.append(counts, np.nan)[categories]
-            scores[f"{name}_share"] = Values(functools.partial(_shared, shares, categories))
-            scores[f"{name}_count"] = Values(functools.partial(_of_item, popular))
+            weights = recent @ _marks(categories, len(counts))
+            sums = np.asarray(weights.sum(axis=1)).ravel()
+            shares = Sums(sp.diags(1.0 / np.where(sums > 0.0, sums, 1.0)) @ weights)
+            scores[f"{name}_share"] = Lookup(shares, items=categories)
+            scores[f"{name}_count"] = Values(np.append(counts, np.nan)[categories])
         return scores
 
 
@@ -144,11 +144,10 @@ class UserColumns(_Columns):
         """Returns the columns."""
         rows, scores = find(histories.user_ids, self.learned["ids"]), dict[str, Scores]()
         for name, values in self._of_kind(_NUMBER):
-            scores[name] = Values(functools.partial(_of_user, _at(rows, values, np.nan)))
+            scores[name] = Values(users=_at(rows, values, np.nan))
         for name, values in self._of_kind(_CATEGORY):
             counts = Sums(self.learned[_COUNTS + name])
-            users = _at(rows, values, -1)
-            scores[f"{name}_count"] = Values(functools.partial(_counted, counts, users))
+            scores[f"{name}_count"] = Lookup(counts, users=_at(rows, values, -1))
         return scores
 
 
@@ -162,31 +161,3 @@ def _marks(categories: Array, count: int) -> Matrix:
     rows = np.flatnonzero(categories >= 0)
     pairs = np.ones(len(rows), np.float32), (rows, categories[rows])
     return sp.csr_matrix(pairs, (len(categories), count))
-
-
-def _shares(weights: Matrix) -> Matrix:
-    """The weights of each row by their sum."""
-    sums = np.asarray(weights.sum(axis=1)).ravel()
-    return sp.diags(1.0 / np.where(sums > 0.0, sums, 1.0)) @ weights
-
-
-def _of_item(values: Array, users: Array, items: Array) -> Array:
-    return values[items]
-
-
-def _of_user(values: Array, users: Array, items: Array) -> Array:
-    return values[users]
-
-
-def _difference(values: Array, means: Array, users: Array, items: Array) -> Array:
-    return values[items] - means[users]
-
-
-def _shared(shares: Sums, categories: Array, users: Array, items: Array) -> Array:
-    category = categories[items]
-    return np.where(category < 0, np.nan, shares.at(users, np.maximum(category, 0)))
-
-
-def _counted(counts: Sums, categories: Array, users: Array, items: Array) -> Array:
-    category = categories[users]
-    return np.where(category < 0, np.nan, counts.at(np.maximum(category, 0), items))

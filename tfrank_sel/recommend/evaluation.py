@@ -94,12 +94,12 @@ class Evaluation:
         return "\n".join(lines)
 
 
-def relevance(later: Sequences, seen: Matrix, item_ids: Array) -> Matrix:
+def relevance(later: Sequences, out: Matrix, item_ids: Array) -> Matrix:
     """Returns what users took later, CSR `[users, items]`.
 
     Args:
         later: What each user took later.
-        seen: CSR matrix `[users, items]` of what is left out.
+        out: CSR matrix `[users, items]` of what is left out.
         item_ids: Ids of the items of the fit; others of `later` follow these.
 
     Raises:
@@ -107,7 +107,7 @@ def relevance(later: Sequences, seen: Matrix, item_ids: Array) -> Matrix:
     """
     new = later.item_ids[find(later.item_ids, item_ids) < 0]
     taken = weigh(later.of_items(np.append(item_ids, new)))
-    wide = sp.csr_matrix((seen.data, seen.indices, seen.indptr), taken.shape)
+    wide = sp.csr_matrix((out.data, out.indices, out.indptr), taken.shape)
     relevant = sp.csr_matrix(taken - taken.multiply(wide > 0.0))
     relevant.eliminate_zeros()
     if not relevant.nnz:
@@ -158,16 +158,16 @@ def measure(
             yield Quality(group, len(keys), model, *intervals)
 
 
-def cover(found: Array, total: float, names: list[str]) -> Iterator[Coverage]:
+def cover(origins: Array, total: float, names: list[str]) -> Iterator[Coverage]:
     """Yields the coverage of each retriever, and that of all.
 
     Args:
-        found: Which retrievers have each of the candidates that were taken, `[candidates,
+        origins: Which retrievers have each of the candidates that were taken, `[candidates,
             retrievers]`.
         total: Number of items that were taken.
         names: Names of the retrievers.
     """
-    yield Coverage("all", len(found) / total, 0.0)
-    alone = found.sum(axis=1) == 1
+    yield Coverage("all", len(origins) / total, 0.0)
+    alone = origins.sum(axis=1) == 1
     for i, name in enumerate(names):
-        yield Coverage(name, found[:, i].sum() / total, found[alone, i].sum() / total)
+        yield Coverage(name, origins[:, i].sum() / total, origins[alone, i].sum() / total)

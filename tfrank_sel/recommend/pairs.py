@@ -59,11 +59,11 @@ def unite(sources: Mapping[str, Source], histories: Sequences, out: Matrix) -> P
 
 def names(sources: Mapping[str, Source], histories: Sequences) -> list[str]:
     """Returns the names of the features of `unite`."""
-    found = ["length"]
+    columns = ["length"]
     for name, source in sources.items():
         views = [f"{name}.{view}" for view in source.scores(histories)]
-        found += [*views, f"{name}.rank"] if source.count else views
-    return found
+        columns += [*views, f"{name}.rank"] if source.count else views
+    return columns
 
 
 def standing(users: Array, scores: Array) -> Array:

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,10 +26,6 @@ _KIND = "Recommender"
 _SEQUENCES = ("user_ids", "item_ids", "users", "items", "times")
 _COLUMNS: Mapping[str, Source] = {"items": ItemColumns(), "users": UserColumns()}
 _USER, _PAIR = {"user": "user"}, {"user": "user", "item": "item"}
-
-
-def _learned() -> Any:
-    return Learned()
 
 
 @register
@@ -73,9 +69,9 @@ class Recommender(Configurable):
         [['8'], ['4']]
     """
 
-    taken_: Sequences = _learned()
-    sources_: dict[str, Source] = _learned()
-    trees_: Any = _learned()
+    taken_: Sequences = cast(Any, Learned())
+    sources_: dict[str, Source] = cast(Any, Learned())
+    trees_: Any = cast(Any, Learned())
 
     def __init__(
         self,
@@ -130,17 +126,16 @@ class Recommender(Configurable):
             InputError: As `data.Sequences.read`, also of `items` and `users`.
             ValueError: If no user has a candidate that he took later.
         """
-        columns = {"user": user, "item": item, "time": time, "format": format}
-        taken = taken if isinstance(taken, Sequences) else Sequences.read(taken, **columns)
+        if not isinstance(taken, Sequences):
+            taken = Sequences.read(taken, user=user, item=item, time=time, format=format)
         sources = _of_classes(self.sources)
         if items is not None:
             sources["items"] = ItemColumns.read(items, "item", item)
         if users is not None:
             sources["users"] = UserColumns.read(users, "user", user)
-        trees = self._teach(sources, taken)
+        trees, fitted = self._teach(sources, taken), self._fit_sources(sources, taken)
         # all at once: a call that fails before changes nothing
-        self.taken_, self.trees_ = taken, trees
-        self.sources_ = self._fit_sources(sources, taken)
+        self.taken_, self.trees_, self.sources_ = taken, trees, fitted
         return self
 
     @check_arguments
@@ -167,7 +162,7 @@ class Recommender(Configurable):
             InputError: If a table or an id is none.
         """
         taken = self._histories(users, histories)
-        ids, scores = self.rank(taken, k, self._out(taken, exclude))
+        ids, scores = self.rank(taken, k, self._exclusions(taken, exclude))
         return np.append(self.taken_.item_ids, "")[ids], scores
 
     @check_arguments
@@ -183,7 +178,7 @@ class Recommender(Configurable):
         """
         shape = len(histories.user_ids), k
         ids, best = np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
-        out = self._seen(histories) if out is None else out
+        out = self._exclusions(histories) if out is None else out
         for rows, block in pairs.blocks(self.sources_, histories, out):
             ids[rows], best[rows] = self._sort(block, ids[rows].shape)
         return ids, best
@@ -212,8 +207,8 @@ class Recommender(Configurable):
         later = later.take(np.unique(later.users))
         before = self.taken_ if histories is None else self._read(histories)
         before = before.of_users(later.user_ids)
-        seen = self._seen(before)
-        relevant = relevance(later, seen, self.taken_.item_ids)
+        out = self._exclusions(before)
+        relevant = relevance(later, out, self.taken_.item_ids)
         names = [name for name, source in self.sources_.items() if source.count]
         nobody = before.take(np.empty(0, int))
         alone = {
@@ -225,11 +220,11 @@ class Recommender(Configurable):
         ranked = {TWO_STAGES: np.empty((len(before.user_ids), k), np.int32)}
         ranked |= {name: ranked[TWO_STAGES].copy() for name in alone}
         covered = []
-        for rows, block in pairs.blocks(self.sources_, before, seen):
+        for rows, block in pairs.blocks(self.sources_, before, out):
             ranked[TWO_STAGES][rows] = self._sort(block, ranked[TWO_STAGES][rows].shape)[0]
             part = before.take(np.arange(rows.start, rows.stop))
             for name, (source, view) in alone.items():
-                ranked[name][rows], _ = source.scores(part)[view].best(k, seen[rows])
+                ranked[name][rows], _ = source.scores(part)[view].best(k, out[rows])
             is_taken = Sums(relevant[rows]).at(block.users, block.items) > 0.0
             covered.append(block.origins[is_taken])
         counts = np.bincount(self.taken_.items - 1, minlength=len(self.taken_.item_ids))
@@ -304,24 +299,24 @@ class Recommender(Configurable):
         fitted = self._fit_sources(sources, past)
         users = np.unique(later.users)
         past, target = past.take(users), weigh(later.take(users))
-        for rows, block in pairs.blocks(fitted, past, self._seen(past)):
+        for rows, block in pairs.blocks(fitted, past, self._exclusions(past)):
             yield block, Sums(target[rows]).at(block.users, block.items) > 0.0
 
     def _teach(self, sources: Mapping[str, Source], taken: Sequences) -> Any:
         """Trees, taught by the lists in which something was taken."""
-        features, labels, sizes = [], [], []
+        lists = []
         for block, is_taken in self.lessons(sources, taken):
             kept = np.bincount(block.users, is_taken)[block.users] > 0.0
-            features.append(block.features[kept])
-            labels.append(is_taken[kept].astype(np.float32))
-            sizes.append(np.unique(block.users[kept], return_counts=True)[1])
-        if not sum(map(len, sizes)):
+            sizes = np.unique(block.users[kept], return_counts=True)[1]
+            lists.append((block.features[kept], is_taken[kept].astype(np.float32), sizes))
+        if not sum(len(sizes) for *_, sizes in lists):
             raise refusal(
                 "users must take later what is among their candidates, to teach their order",
                 f"{len(taken.users)} interactions of {len(taken.user_ids)} users",
             )
-        lists = map(np.concatenate, (features, labels, sizes))
-        return ranking.train(*lists, self.loss, self.num_trees, self.seed, self._threads)
+        features, labels, sizes = map(np.concatenate, zip(*lists, strict=True))
+        how = self.loss, self.num_trees, self.seed, self._threads
+        return ranking.train(features, labels, sizes, *how)
 
     def _fit_sources(self, sources: Mapping[str, Source], taken: Sequences) -> dict[str, Source]:
         return {name: source.fit(taken, self._threads) for name, source in sources.items()}
@@ -338,22 +333,24 @@ class Recommender(Configurable):
         taken = taken if isinstance(taken, Sequences) else Sequences.read(taken)
         return taken.of_items(self.taken_.item_ids)
 
-    def _out(self, histories: Sequences, exclude: Any) -> Matrix:
-        """What is not recommended: seen items, and pairs of a table, or items for all users."""
-        seen = self._seen(histories)
+    def _exclusions(self, histories: Sequences, exclude: Any = None) -> Matrix:
+        """What is not recommended: items of the histories, and those of a table, if any."""
+        own = weigh(histories)
+        out = sp.csr_matrix(own.shape, dtype=own.dtype) if self.repeats else own
         if exclude is None:
-            return seen
+            return out
         table = formats.table(exclude, _PAIR, optional=("user",), place="`exclude`")
+        user_ids, rows = arrays.encode(histories.user_ids)  # a user may be there twice
         items = find(table["item"], histories.item_ids)
-        users, rows = arrays.encode(histories.user_ids)  # a user may be there twice
         if "user" in table.roles:
-            pairs_of = find(table["user"], users), items
+            users = find(table["user"], user_ids)
         else:
-            pairs_of = np.repeat(np.arange(len(users)), len(items)), np.tile(items, len(users))
-        kept = (pairs_of[0] >= 0) & (pairs_of[1] >= 0)
-        shape = len(users), len(histories.item_ids)
+            users = np.repeat(np.arange(len(user_ids)), len(items))
+            items = np.tile(items, len(user_ids))
+        kept = (users >= 0) & (items >= 0)
         ones = np.ones(kept.sum(), np.float32)
-        return seen + sp.csr_matrix((ones, (pairs_of[0][kept], pairs_of[1][kept])), shape)[rows]
+        more = sp.csr_matrix((ones, (users[kept], items[kept])), (len(user_ids), out.shape[1]))
+        return out + more[rows]
 
     def _sort(self, block: pairs.Pairs, shape: tuple[int, int]) -> tuple[Array, Array]:
         """The best candidates of each user, and their scores."""
@@ -361,11 +358,6 @@ class Recommender(Configurable):
             return np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
         scores = self.trees_.predict(block.features, num_threads=self._threads)
         return ranking.sort(block.users, block.items, scores.astype(np.float32), shape)
-
-    def _seen(self, histories: Sequences) -> Matrix:
-        """The items of the histories, which are left out, unless they may be repeated."""
-        seen = weigh(histories)
-        return sp.csr_matrix(seen.shape, dtype=seen.dtype) if self.repeats else seen
 
     @property
     def _threads(self) -> int:

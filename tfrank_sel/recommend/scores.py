@@ -4,7 +4,6 @@ A user's scores do not depend on which other users are scored with him: sums hav
 """
 
 import abc
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,18 +43,20 @@ class Scores(abc.ABC):
 
 
 class Values(Scores):
-    """Values of pairs, which choose no candidates.
+    """Values of items or of users, or sums of both, which choose no candidates.
 
     Args:
-        function: Returns the values of pairs of a user and an item, by index.
+        items: Values of the items, `[items]`; 0 if None.
+        users: Values of the users, `[users]`; 0 if None.
     """
 
-    def __init__(self, function: Callable[[Array, Array], Array]) -> None:
-        self.function = function
+    def __init__(self, items: Array | None = None, users: Array | None = None) -> None:
+        self.items, self.users = items, users
 
     def at(self, users: Array, items: Array) -> Array:
         """Returns the values of pairs."""
-        return self.function(users, items)
+        both = (self.items, items), (self.users, users)
+        return np.asarray(sum(values[rows] for values, rows in both if values is not None))
 
     def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
         """Returns no items."""
@@ -101,7 +102,7 @@ class Sums(Scores):
         self.matrix = sp.csr_matrix(matrix, dtype=np.float32)
 
     def at(self, users: Array, items: Array) -> Array:
-        """Returns the scores of pairs, 0 without one."""
+        """Returns the scores of pairs, 0 without one, NaN if an index is -1."""
         rows, scores = self.matrix, np.zeros(self.matrix.shape[1], np.float32)
         return _look_up(rows.indptr, rows.indices, rows.data, users, items, scores)
 
@@ -114,6 +115,28 @@ class Sums(Scores):
         marked = np.zeros(rows.shape[1], np.bool_)
         _select(rows.indptr, rows.indices, rows.data, others, out.indices, marked, ids, scores)
         return ids, scores
+
+
+class Lookup(Scores):
+    """Scores of categories of users or of items, which choose no candidates.
+
+    Args:
+        sums: Scores of a user, or of his category, and of an item, or of its category.
+        users: Category of each user, -1 if it has none; the user if None.
+        items: Category of each item.
+    """
+
+    def __init__(self, sums: Sums, users: Array | None = None, items: Array | None = None) -> None:
+        self.sums, self.users, self.items = sums, users, items
+
+    def at(self, users: Array, items: Array) -> Array:
+        """Returns the scores of pairs, NaN without a category."""
+        rows = users if self.users is None else self.users[users]
+        return self.sums.at(rows, items if self.items is None else self.items[items])
+
+    def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
+        """Returns no items."""
+        return Values().best(k, out)
 
 
 def weigh(histories: Sequences, decay: float = 1.0, most: int | None = None) -> Matrix:
@@ -151,19 +174,21 @@ def _look_up(
     indptr: Array, indices: Array, values: Array, rows: Array, columns: Array, scores: Array
 ) -> Array:
     """The values at some rows and columns, 0 where there is none; `scores` are 0 and stay so."""
-    looked_up = np.empty(len(rows), np.float32)
-    row = -1
-    for pair in range(len(rows) + 1):
-        if pair == len(rows) or rows[pair] != row:
-            if row >= 0:
-                for at in range(indptr[row], indptr[row + 1]):
-                    scores[indices[at]] = 0.0
-            if pair == len(rows):
-                break
-            row = rows[pair]
+    looked_up = np.full(len(rows), np.nan, np.float32)
+    start = 0
+    for end in range(1, len(rows) + 1):
+        if end < len(rows) and rows[end] == rows[start]:
+            continue
+        row = rows[start]
+        if row >= 0:
             for at in range(indptr[row], indptr[row + 1]):
                 scores[indices[at]] = values[at]
-        looked_up[pair] = scores[columns[pair]]
+            for pair in range(start, end):
+                if columns[pair] >= 0:
+                    looked_up[pair] = scores[columns[pair]]
+            for at in range(indptr[row], indptr[row + 1]):
+                scores[indices[at]] = 0.0
+        start = end
     return looked_up
 
 

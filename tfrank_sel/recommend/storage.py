@@ -28,7 +28,8 @@ def write(folder: Path, config: Mapping[str, Any], arrays: Sequence[Any], trees:
     (folder / CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
     (folder / TREES).write_text(trees.model_to_string(), encoding="utf-8")
     flat = (_flat(f"{i:06}", value) for i, value in enumerate(arrays))
-    np.savez(folder / ARRAYS, **dict(itertools.chain.from_iterable(flat)))
+    named: dict[str, Any] = dict(itertools.chain.from_iterable(flat))
+    np.savez(folder / ARRAYS, **named)
 
 
 def read_arrays(path: Path) -> list[Any]:
