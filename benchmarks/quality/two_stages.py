@@ -27,7 +27,7 @@ from tfrank_sel.data import Sequences
 from tfrank_sel.recommend import Recommender
 
 FILES = {"Beauty": "Beauty", "Sports": "Sports_and_Outdoors", "Toys": "Toys_and_Games"}
-SEEN = {"before the last two": 2, "before the last": 1}
+FITTED = {2: "before the last two", 1: "before the last"}
 K = 10
 
 
@@ -63,6 +63,14 @@ def main() -> None:
     """Prints a table for each set."""
     parser = arguments(__doc__)
     parser.add_argument("--sets", nargs="+", choices=FILES, default=["Beauty", "Sports"])
+    parser.add_argument(
+        "--unseen",
+        nargs="+",
+        type=int,
+        choices=FITTED,
+        default=[*FITTED],
+        help="number of last items of each user that nothing is fitted to",
+    )
     parser.add_argument("--seeds", type=int, default=1, help="number of fits of each row")
     parser.add_argument("--users", type=int, help="number of users to judge by; all by default")
     parser.add_argument("--validation", action="store_true")
@@ -75,7 +83,7 @@ def main() -> None:
         cells = functools.partial(run, whole, options, name)
         print(f"\n| {name}, fitted to what came | model | NDCG@10 | Recall@10 | CPU s |")
         print("|---" * 5 + "|")
-        for fitted, unseen in SEEN.items():
+        for unseen in options.unseen:
             for seed in range(options.seeds):
                 of = cells(unseen, seed)
                 for i, row in enumerate(of["rows"]):
@@ -83,12 +91,15 @@ def main() -> None:
                         "{:.4f} ({:.4f} to {:.4f})".format(*row[x]) for x in ("ndcg", "recall")
                     ]
                     seconds = f"{of['seconds'][0]:.0f}" if i == 0 else ""
-                    print(f"| {' | '.join((fitted, row['model'], *values, seconds))} |", flush=True)
+                    print(
+                        f"| {' | '.join((FITTED[unseen], row['model'], *values, seconds))} |",
+                        flush=True,
+                    )
         print(f"\n| {name}, fitted to what came | candidates of | have the item | alone |")
         print("|---" * 4 + "|")
-        for fitted, unseen in SEEN.items():
+        for unseen in options.unseen:
             for source, share, adds in cells(unseen, 0)["coverages"]:
-                print(f"| {fitted} | {source} | {share:.1%} | {adds:.1%} |", flush=True)
+                print(f"| {FITTED[unseen]} | {source} | {share:.1%} | {adds:.1%} |", flush=True)
 
 
 if __name__ == "__main__":
