@@ -1,6 +1,7 @@
 """Items of users in order of time, from tables; their splits, and windows for training."""
 
 import dataclasses
+import functools
 import os
 from typing import Any, Self
 
@@ -187,7 +188,7 @@ class Sequences:
         renumbered = dataclasses.replace(self, item_ids=item_ids, items=numbers.astype(np.int32))
         return renumbered._of(numbers > 0)
 
-    @property
+    @functools.cached_property
     def offsets(self) -> np.ndarray:
         """The first interaction of each user, and the number of all, `[num_users + 1]`."""
         return np.searchsorted(self.users, np.arange(len(self.user_ids) + 1))
