@@ -20,13 +20,11 @@ def taken(num_users: int = 90, num_items: int = 30, seed: int = 0) -> Sequences:
     users = np.repeat(np.arange(num_users), sizes)
     jumps = np.where(random.random(len(users)) < 0.5, 1, random.integers(0, num_items, len(users)))
     items = np.cumsum(jumps) % num_items + 1
-    names = [
-        np.array([f"{kind}{i}" for i in range(n)], object)
-        for kind, n in (("u", num_users), ("i", num_items))
-    ]
+    user_ids = np.array([f"u{i}" for i in range(num_users)], object)
+    item_ids = np.array([f"i{i}" for i in range(num_items)], object)
     times = np.arange(len(users), dtype=float) % 97.0
     times = times[np.lexsort((times, users))]
-    return Sequences(*names, users, items.astype(np.int32), times)
+    return Sequences(user_ids, item_ids, users, items.astype(np.int32), times)
 
 
 def rows(of: Sequences) -> dict[str, list]:

@@ -58,7 +58,7 @@ def test_neighbours_are_the_cosines_of_sets_of_users():
         for b in set(range(SHAPE[1])) - {a}:
             scale = np.sqrt((len(users[a]) + 1) * (len(users[b]) + 1))
             cosines[a, b] = len(users[a] & users[b]) / scale
-    recent = [sum(0.5**n * cosines[i] for n, i in enumerate(x[::-1])) for x in HISTORIES]
+    recent = [(0.5 ** np.arange(len(x))) @ cosines[x[::-1]] for x in HISTORIES]
     np.testing.assert_allclose(values(source, "recent"), recent, rtol=1e-5)
     np.testing.assert_allclose(values(source, "all"), [cosines[x].sum(0) for x in HISTORIES], 1e-5)
 

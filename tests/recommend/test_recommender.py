@@ -12,7 +12,7 @@ from tfrank_sel import losses
 from tfrank_sel.data import InputError
 from tfrank_sel.metrics import NDCG
 from tfrank_sel.recommend import Popular, Recommender, Source, Successors, pairs
-from tfrank_sel.recommend.scores import Sums, weigh
+from tfrank_sel.recommend.scores import Scores, Sums, weigh
 
 TAKEN = taken()
 NEW = {"user": ["new"] * 3, "item": ["i5", "i6", "i7"], "time": [1, 2, 3]}
@@ -64,7 +64,7 @@ class Leaking(Source):
     def learn(self, taken, num_threads):
         return {}
 
-    def scores(self, histories):
+    def scores(self, histories) -> dict[str, Scores]:
         return {"last": Sums(weigh(WHOLE[-1].of_users(histories.user_ids), 1.0, 1))}
 
 
@@ -176,8 +176,8 @@ def test_what_is_saved_answers_as_before(fitted, tmp_path):
     for i, recommender in enumerate((fitted, with_columns)):
         recommender.save(tmp_path / f"{i}")
         loaded = Recommender.load(tmp_path / f"{i}")
-        for args in ({}, {"users": ["u3", "nobody"]}, {"histories": NEW}):
-            before, after = (x.recommend(**args) for x in (recommender, loaded))
+        for users, histories in ((None, None), (["u3", "nobody"], None), (None, NEW)):
+            before, after = (x.recommend(users, histories=histories) for x in (recommender, loaded))
             np.testing.assert_array_equal(before[0], after[0])
             np.testing.assert_array_equal(before[1], after[1])
         assert loaded.get_config() == recommender.get_config()

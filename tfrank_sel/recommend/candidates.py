@@ -197,7 +197,7 @@ class Successors(Source):
     def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
         """Counts what follows what."""
         follow = [_follow(taken, gap) for gap in range(1, self.reach + 1)]
-        soft = sum(self.decay**n * x for n, x in enumerate(follow))
+        soft: Matrix = sum(self.decay**n * x for n, x in enumerate(follow))
         counts = np.asarray(follow[0].sum(axis=0)).ravel()
         return {
             "soft": sp.csr_matrix(soft + self.back * soft.T),

@@ -136,8 +136,8 @@ class UserColumns(_Columns):
         rows, learned = find(taken.user_ids, self.learned["ids"]), {**self.learned}
         for name, values in self._of_kind(_CATEGORY):
             users = _at(rows, values, -1)
-            counts = _marks(users, values.max(initial=-1) + 1).T @ weigh(taken)
-            learned[_COUNTS + name] = sp.csr_matrix(counts).log1p()
+            counts: Matrix = _marks(users, values.max(initial=-1) + 1).T @ weigh(taken)
+            learned[_COUNTS + name] = counts.tocsr().log1p()
         return learned
 
     def scores(self, histories: Sequences) -> dict[str, Scores]:

@@ -349,7 +349,8 @@ class Recommender(Configurable):
             items = np.tile(items, len(user_ids))
         kept = (users >= 0) & (items >= 0)
         ones = np.ones(kept.sum(), np.float32)
-        more = sp.csr_matrix((ones, (users[kept], items[kept])), (len(user_ids), out.shape[1]))
+        shape, pair = (len(user_ids), out.shape[1]), (users[kept], items[kept])
+        more: Matrix = sp.csr_matrix((ones, pair), shape)
         return out + more[rows]
 
     def _sort(self, block: pairs.Pairs, shape: tuple[int, int]) -> tuple[Array, Array]:

@@ -99,7 +99,7 @@ class Sums(Scores):
     """
 
     def __init__(self, matrix: Matrix) -> None:
-        self.matrix = sp.csr_matrix(matrix, dtype=np.float32)
+        self.matrix: Matrix = sp.csr_matrix(matrix, dtype=np.float32)
 
     def at(self, users: Array, items: Array) -> Array:
         """Returns the scores of pairs, 0 without one, NaN if an index is -1."""
