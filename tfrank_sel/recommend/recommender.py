@@ -349,8 +349,8 @@ class Recommender(Configurable):
             items = np.tile(items, len(user_ids))
         kept = (users >= 0) & (items >= 0)
         ones = np.ones(kept.sum(), np.float32)
-        shape, pair = (len(user_ids), out.shape[1]), (users[kept], items[kept])
-        more: Matrix = sp.csr_matrix((ones, pair), shape)
+        shape = len(user_ids), len(histories.item_ids)
+        more: Matrix = sp.csr_matrix((ones, (users[kept], items[kept])), shape)
         return out + more[rows]
 
     def _sort(self, block: pairs.Pairs, shape: tuple[int, int]) -> tuple[Array, Array]:
