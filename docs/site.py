@@ -57,6 +57,7 @@ MODULES = (
     "tfrank_sel.models",
     "tfrank_sel.models.als",
     "tfrank_sel.models.als.nearest",
+    "tfrank_sel.recommend",
     "tfrank_sel.data",
     "tfrank_sel.data.elwc",
     "tfrank_sel.data.parsing",

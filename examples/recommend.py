@@ -158,7 +158,7 @@ show("ALS", factorizer.user_factors_[tested] @ factorizer.item_factors_.T)
 # The towers are networks, so they may take any features, and give vectors to users and items that
 # are new; here they are embeddings of the identifiers. `fit_towers` trains them by the same loss
 # over all items, with gradient steps. In-batch negatives, the usual way, are [another
-# choice](../docs/recommend.md#new-users-and-items).
+# choice](../docs/towers.md).
 
 
 # %%

@@ -29,6 +29,7 @@ from tfrank_sel import (
     metrics,
     models,
     objectives,
+    recommend,
 )
 from tfrank_sel.serialization import Configurable
 
@@ -46,6 +47,7 @@ PACKAGES = (
     metrics,
     models,
     objectives,
+    recommend,
     *(
         importlib.import_module(f"tfrank_sel.{name}")
         for name in ("clicks", "presets.tfr", "presets.tfr.losses", "presets.tfr.metrics")
@@ -216,7 +218,7 @@ def test_texts_are_read_and_written_in_utf_8() -> None:
 AT_HAND = {"tfrank_sel", "tensorflow", "keras", "numpy", "google"}
 
 
-@pytest.mark.parametrize("name", ["pipelines", "serving", "models.als", "estimator"])
+@pytest.mark.parametrize("name", ["pipelines", "serving", "models.als", "estimator", "recommend"])
 def test_what_comes_with_an_extra_is_asked_for_at_the_door(name: str) -> None:
     package = importlib.import_module(f"tfrank_sel.{name}")
     nodes = [
@@ -372,7 +374,7 @@ for module in pkgutil.walk_packages(tfrank_sel.__path__, "tfrank_sel."):
 
 
 @pytest.mark.parametrize(
-    "package", [data, distribution, estimator, export, links, losses, metrics, models]
+    "package", [data, distribution, estimator, export, links, losses, metrics, models, recommend]
 )
 def test_dir_of_a_package_shows_no_module_that_it_is_made_of(package: ModuleType) -> None:
     shown = dir(package)

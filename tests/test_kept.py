@@ -25,6 +25,7 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.export.releases import Releases
 from tfrank_sel.features import Number
 from tfrank_sel.models.als import RGFactorizer
+from tfrank_sel.recommend import Popular, Recommender, Successors
 from tfrank_sel.serving.deployment import folder as deployment
 from tfrank_sel.training.callbacks import Backup
 
@@ -56,6 +57,9 @@ def table(tmp_path_factory) -> dict[str, Kept]:
     releases.publish(folder / "saved")
     pairs = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])
     factorizer = RGFactorizer(num_factors=4, sweeps=1, num_threads=1).fit(pairs)
+    taken = [(user, (user + time) % 9, time) for user in range(30) for time in range(4)]
+    columns = dict(zip(("user", "item", "time"), zip(*taken, strict=True), strict=True))
+    recommender = Recommender([Successors(), Popular()], num_trees=5, num_threads=1).fit(columns)
     schema = Schema({"price": Number()}, {})
     arrays = [np.arange(500.0)]
     ends = np.linspace(1.0, 0.1, 40)
@@ -70,6 +74,7 @@ def table(tmp_path_factory) -> dict[str, Kept]:
 
     return {
         "factoriser": Kept(factorizer.save, RGFactorizer.load),
+        "recommender": Kept(recommender.save, Recommender.load),
         "cache": Kept(lambda path: Cache.write([BATCH], path), Cache.load),
         "schema": Kept(schema.write, Schema.read),
         "letor": Kept(lambda path: data.letor.write(path, LISTS)),
@@ -88,6 +93,7 @@ NAMES = (
     *("factoriser", "cache", "schema", "letor", "text"),
     *("version", "release", "deployment", "backup"),
     "propensities",
+    "recommender",
 )
 
 

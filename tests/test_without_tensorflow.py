@@ -15,7 +15,7 @@ import pytest
 
 from tfrank_sel import launch
 
-for extra in ("libcst", "numba", "pyarrow", "tensorflow_serving", "typer"):
+for extra in ("libcst", "lightgbm", "numba", "pyarrow", "tensorflow_serving", "typer"):
     pytest.importorskip(extra)
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -135,6 +135,21 @@ def factorised() -> list[int]:
     return list(items.shape)
 
 
+def recommended() -> list[list[str]]:
+    """The first item of a recommender that was saved and loaded."""
+    from tfrank_sel import recommend
+
+    columns = {"user": [], "item": [], "time": []}
+    for user, time in ((user, time) for user in range(40) for time in range(5)):
+        for name, value in zip(columns, (user, (user + time) % 9, time), strict=True):
+            columns[name].append(value)
+    sources = recommend.Factors(num_factors=4), recommend.Successors()
+    model = recommend.Recommender(sources, num_trees=5, num_threads=1).fit(columns)
+    model.evaluate({"user": [0], "item": [5], "time": [5]})
+    model.save("recommender")
+    return recommend.Recommender.load("recommender").recommend(["0"], 1)[0].tolist()
+
+
 def refused() -> Iterator[str]:
     for package, name in (
         ("", "losses"),
@@ -154,7 +169,7 @@ def probe() -> None:
     told = {command: ran(command) for command in RIGHT}
     with served() as port:
         told[RANK] = ran(f"{RANK}{port}")
-    shape = factorised()
+    shape = factorised(), recommended()
     imported = sorted(sys.modules.keys() & {"keras", "tensorflow"})
     wrong = ran("tfrank-sel-serving serve --model-base-path models")
     print(json.dumps([told, shape, imported, wrong, [*refused()]]))
@@ -180,7 +195,7 @@ def test_commands_and_the_factorisation_import_no_tensorflow(results: Any) -> No
         ["1", "a", "0.5"],
         ["2", "b", "0.25"],
     ]
-    assert shape == [2, 3]
+    assert shape == [[2, 3], [["5"]]]
     assert imported == []
 
 

@@ -247,11 +247,15 @@ def passed_arguments(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 def check_arguments(function: F) -> F:
     """Makes a function check its arguments by their annotations, as in `Checked`."""
     parameters = inspect.signature(function).parameters
-    arguments = {n: Argument(p.annotation, p.default, True) for n, p in parameters.items()}
+    arguments = {
+        name: Argument(p.annotation, p.default, True)
+        for name, p in parameters.items()
+        if p.annotation is not p.empty  # as that of `self`
+    }
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        for name, value in {**dict(zip(arguments, args, strict=False)), **kwargs}.items():
+        for name, value in {**dict(zip(parameters, args, strict=False)), **kwargs}.items():
             _check(function.__name__, name, arguments.get(name), value)
         return function(*args, **kwargs)
 

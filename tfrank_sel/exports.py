@@ -8,7 +8,7 @@ EXPORTS = {
     "tfrank_sel": {
         "tfrank_sel": (
             "bounds callbacks clicks data distribution estimator export features links losses "
-            "metrics models objectives pipelines plots presets serving"
+            "metrics models objectives pipelines plots presets recommend serving"
         ),
         "tfrank_sel.estimator": "Ranker",
         "tfrank_sel.version": "__version__",
@@ -194,6 +194,10 @@ EXPORTS = {
     "tfrank_sel.presets.tfrs.layers": {
         "tfrank_sel.presets.tfrs.layers": "dcn factorized_top_k",
     },
+    "tfrank_sel.recommend": {
+        "tfrank_sel.recommend.candidates": "Factors Neighbours Popular Source Successors",
+        "tfrank_sel.recommend.recommender": "Recommender",
+    },
     "tfrank_sel.serving": {
         "tfrank_sel.serving": "client deployment",
     },
@@ -277,4 +281,7 @@ REGISTERED = {
     "tfrank_sel.ops.ranking": "exponential_gain inverse_discount linear_gain log2_discount",
     "tfrank_sel.presets.tfr.losses": "sum_times_slots",
     "tfrank_sel.presets.tfrs.layers.dcn": "Cross",
+    "tfrank_sel.recommend.candidates": "Factors Neighbours Popular Successors",
+    "tfrank_sel.recommend.columns": "ItemColumns UserColumns",
+    "tfrank_sel.recommend.recommender": "Recommender",
 }

@@ -60,7 +60,8 @@ class Module:
 T = TypeVar("T")
 
 _waiting: list[Any] = []  # symbols that were defined before Keras was imported
-_PACKAGES = sorted({module.split(".")[1] for module in REGISTERED})
+# no model of Keras has a retriever, whose package needs an extra
+_PACKAGES = sorted({module.split(".")[1] for module in REGISTERED} - {"recommend"})
 _MODULES = {
     f"tfrank_sel>{name}": module for module, names in REGISTERED.items() for name in names.split()
 }

@@ -286,6 +286,8 @@ def _serialize(value: Any) -> Any:
 def _deserialize(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, list):
+        return list(map(_deserialize, value))
     if isinstance(value, dict):
         cls = of_name(value.get("registered_name"))
         if isinstance(cls, type) and issubclass(cls, Frozen):

@@ -1,12 +1,14 @@
 """Items of users in order of time, from tables; their splits, and windows for training."""
 
 import dataclasses
+import functools
 import os
 from typing import Any, Self
 
 import numpy as np
 
 from tfrank_sel.data import arrays, formats
+from tfrank_sel.data.arrow_types import arrow
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.errors import refusal
 
@@ -97,9 +99,9 @@ class Sequences:
         Returns:
             All items but those held out, and these.
         """
-        ends = self._offsets[self.users + 1]
+        ends = self.offsets[self.users + 1]
         is_last = np.arange(len(self.users)) == ends - 1
-        is_last &= ends - self._offsets[self.users] > 1
+        is_last &= ends - self.offsets[self.users] > 1
         return self._of(~is_last), self._of(is_last)
 
     def split(self, time: Any) -> tuple[Self, Self]:
@@ -139,9 +141,9 @@ class Sequences:
             targets with -1, which losses and metrics leave out.
         """
         _check(max_length)
-        targets = np.flatnonzero(np.arange(len(self.users)) > self._offsets[self.users])
+        targets = np.flatnonzero(np.arange(len(self.users)) > self.offsets[self.users])
         users = self.users[targets]
-        window, column = np.divmod(self._offsets[users + 1] - 1 - targets, max_length)
+        window, column = np.divmod(self.offsets[users + 1] - 1 - targets, max_length)
         is_first = (np.diff(users, prepend=-1) != 0) | (np.diff(window, prepend=-1) != 0)
         places = np.cumsum(is_first) - 1, max_length - 1 - column
         shape = (int(is_first.sum()), max_length)
@@ -160,22 +162,50 @@ class Sequences:
             Numbers of items, padded with 0 at the front.
         """
         if max_length is None:
-            max_length = max(1, int(np.diff(self._offsets).max()))
+            max_length = max(1, int(np.diff(self.offsets).max()))
         _check(max_length)
-        from_end = self._offsets[self.users + 1] - np.arange(len(self.users))
+        from_end = self.offsets[self.users + 1] - np.arange(len(self.users))
         kept = from_end <= max_length
         histories = np.zeros((len(self.user_ids), max_length), np.int32)
         histories[self.users[kept], max_length - from_end[kept]] = self.items[kept]
         return histories
 
-    @property
-    def _offsets(self) -> np.ndarray:
-        """The first interaction of each user, and the number of all."""
+    def take(self, users: np.ndarray) -> Self:
+        """Returns the sequences of some users, by index, in this order; that of -1 is empty."""
+        starts, ends = self.offsets[users], self.offsets[users + 1]
+        sizes = np.where(users < 0, 0, ends - starts)
+        rows = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+        taken = dataclasses.replace(self, user_ids=self.user_ids[users])._of(rows)
+        return dataclasses.replace(taken, users=np.repeat(np.arange(len(users)), sizes))
+
+    def of_users(self, user_ids: np.ndarray) -> Self:
+        """Returns the sequences of some users, by id, in this order; that of others is empty."""
+        return dataclasses.replace(self.take(find(user_ids, self.user_ids)), user_ids=user_ids)
+
+    def of_items(self, item_ids: np.ndarray) -> Self:
+        """Returns the interactions with some items, which are numbered in this order."""
+        numbers = find(self.item_ids, item_ids)[self.items - 1] + 1
+        renumbered = dataclasses.replace(self, item_ids=item_ids, items=numbers.astype(np.int32))
+        return renumbered._of(numbers > 0)
+
+    @functools.cached_property
+    def offsets(self) -> np.ndarray:
+        """The first interaction of each user, and the number of all, `[num_users + 1]`."""
         return np.searchsorted(self.users, np.arange(len(self.user_ids) + 1))
 
     def _of(self, kept: np.ndarray) -> Self:
         rows = {x: getattr(self, x)[kept] for x in ("users", "items", "times")}
         return dataclasses.replace(self, **rows)
+
+
+def find(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Returns the index of each id among different others, -1 if it is not there."""
+    if ids is among:
+        return np.arange(len(ids))
+    values, others = (
+        arrow().array(x, arrow().string() if x.dtype == object else None) for x in (ids, among)
+    )
+    return np.asarray(arrow().compute.index_in(values, value_set=others).fill_null(-1), np.int64)
 
 
 def _seconds(times: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ _HELD_OUT = 0.1  # share of the interactions by which it is chosen
 _MOST_EXACT, _CG_STEPS = 128, 3  # factors of exact solutions by default, and steps above
 
 
-class _Learned:
+class Learned:
     """An attribute that `fit` sets, with an error for those who read it before."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -54,7 +54,7 @@ class _Learned:
 
 
 def _learned_array() -> Any:
-    return _Learned()
+    return Learned()
 
 
 @register

@@ -169,18 +169,26 @@ class Solver:
         by_item, _ = self._moments(items, self._base_weights / self.num_items)
         return float(np.sqrt(max(np.sum(by_user * by_item), 0.0)))
 
-    def _solve(
-        self, side: _Side, matrix: Float64s, pull: Float64s, fixed: Array, free: Array
-    ) -> None:
+    def shared(
+        self, matrix: Float64s, pull: Float64s, fixed: Array, needed: Indices = slice(None)
+    ) -> tuple[Shared, Array]:
+        """Returns what the rows of a half-sweep share, in the eigenbasis of their matrix, and this.
+
+        Args:
+            matrix: The matrix that all rows share.
+            pull: The linear term that they share.
+            fixed: The factors of the other side.
+            needed: The indices of those that the rows need.
+        """
         # in its eigenbasis, the matrix that all rows share is a diagonal: see `rows.py`
         eigenvalues, basis = np.linalg.eigh(matrix)
         # another machine may round to another basis, but all blocks must use the same basis
         eigenvalues, basis = self.group.first(eigenvalues), self.group.first(basis)
-        width, dtype = len(eigenvalues), free.dtype
+        width, dtype = len(eigenvalues), fixed.dtype
         padded = -width % lanes(dtype)
         into = np.pad(basis, ((0, 0), (0, padded))).astype(dtype)
         shared = Shared(
-            factors=self.group.gather_rows(self._rotate(fixed, into), side.needed),
+            factors=self.group.gather_rows(self._rotate(fixed, into), needed),
             # rounding may leave a negative eigenvalue; a padded column must not make a row singular
             eigenvalues=np.pad(
                 np.maximum(eigenvalues, 0.0), (0, padded), constant_values=max(eigenvalues[-1], 1.0)
@@ -189,6 +197,13 @@ class Solver:
             curvature=_pair(self.objective.curvature, dtype),
             slope=_pair(self.objective.slope, dtype),
         )
+        return shared, into
+
+    def _solve(
+        self, side: _Side, matrix: Float64s, pull: Float64s, fixed: Array, free: Array
+    ) -> None:
+        shared, into = self.shared(matrix, pull, fixed, side.needed)
+        dtype, width = free.dtype, len(matrix)
         bounds, rows = _bounds(side.rows, width, self.num_threads), side.rows
 
         def part(begin: int, end: int) -> int:

@@ -1,0 +1,300 @@
+"""Retrievers of candidates: a factorisation, successors, neighbours and popularity."""
+
+import abc
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from tfrank_sel.arguments import (
+    AtLeast0,
+    Count,
+    Cutoff,
+    Natural,
+    OpenShare,
+    Positive,
+    Rate,
+    check_arguments,
+)
+from tfrank_sel.data import Sequences
+from tfrank_sel.models.als import RGCross, RGFactorizer
+from tfrank_sel.models.als.objectives import Objective
+from tfrank_sel.models.als.rows import GainRows, Scratch, Shared, solve_exactly
+from tfrank_sel.models.als.solver import Solver
+from tfrank_sel.recommend.scores import Array, Matrix, Products, Scores, Sums, weigh
+from tfrank_sel.serialization import Frozen, register
+
+_COUNTED = 0.5  # exponent of a user's number of items, by which his regularization grows
+
+
+class Source(Frozen, abc.ABC):
+    """A retriever: what it learns of sequences scores the items by a history alone.
+
+    Args:
+        count: Number of candidates of a user; 0 if the scores are features only.
+    """
+
+    count: Natural = 100
+    learned: ClassVar[Mapping[str, Any]] = {}
+
+    def fit(self, taken: Sequences, num_threads: int = 1) -> Self:
+        """Returns a copy that has learned of sequences.
+
+        Args:
+            taken: The items that each user took.
+            num_threads: Number of threads.
+        """
+        return self.restore(self.learn(taken, num_threads))
+
+    def restore(self, learned: Mapping[str, Any]) -> Self:
+        """Returns a copy that has learned what `learned` holds."""
+        fitted = copy.copy(self)
+        object.__setattr__(fitted, "learned", learned)
+        return fitted
+
+    @check_arguments
+    def candidates(
+        self, histories: Sequences, k: Cutoff = None, out: Matrix | None = None
+    ) -> tuple[Array, Array]:
+        """Returns the best items for each history.
+
+        Args:
+            histories: The items that each user took, numbered as in the fit.
+            k: Number of items; `count` if None.
+            out: CSR matrix `[users, items]` of items to leave out; those of the history if None.
+
+        Returns:
+            Indices of items, int32 `[users, k]`, -1 if no item is left, and their scores, float32.
+        """
+        first = next(iter(self.scores(histories).values()))
+        return first.best(self.count if k is None else k, weigh(histories) if out is None else out)
+
+    @abc.abstractmethod
+    def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
+        """Returns what is learned, as arrays and CSR matrices by name."""
+
+    @abc.abstractmethod
+    def scores(self, histories: Sequences) -> dict[str, Scores]:
+        """Returns scores by name, the first of which chooses candidates; all are features."""
+
+
+@register
+class Factors(Source):
+    """Items of the largest products with a user's vector, by `als.RGFactorizer`.
+
+    The vector of a user is the exact solution for the items of his history, so that he need not be
+    one of the fit. Other scores are the cosines of an item's vector with that of the last item, and
+    with the sum of the unit vectors of the items of the history, of which later ones weigh more.
+
+    Args:
+        count: As in `Source`.
+        objective: Loss of the factorisation.
+        num_factors: Length of the vectors.
+        regularization: As in `als.RGFactorizer`.
+        decay: Factor of an item's weight for each item after it.
+        sweeps: Number of sweeps.
+        seed: Seed of the first vectors.
+    """
+
+    count: Natural = 100
+    objective: Objective = RGCross(alpha=0.02)
+    num_factors: Count = 256
+    regularization: Positive = 0.6
+    decay: Rate = 0.7
+    sweeps: Count = 15
+    seed: Natural = 0
+
+    def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
+        """Factorises the pairs of users and items."""
+        matrix = _pairs(taken)
+        model = RGFactorizer(
+            self.objective,
+            self.num_factors,
+            self.regularization,
+            _COUNTED,
+            sweeps=self.sweeps,
+            num_threads=num_threads,
+            seed=self.seed,
+        ).fit(matrix)
+        items = model.item_factors_
+        of_users, of_items = np.ones(matrix.shape[0]), np.ones(matrix.shape[1])
+        ridges, weights = (of_users, of_items), (of_users, of_items)
+        solver = Solver(
+            matrix, self.objective, *ridges, *weights, None, num_threads, str(items.dtype)
+        )
+        shared, _ = solver.shared(*solver.user_terms(items), items)
+        norms = np.linalg.norm(shared.factors, axis=1, keepdims=True)
+        return {
+            "items": shared.factors,
+            "eigenvalues": shared.eigenvalues,
+            "pull": shared.pull,
+            "unit": shared.factors / np.maximum(norms, np.finfo(np.float32).tiny),
+        }
+
+    def scores(self, histories: Sequences) -> dict[str, Scores]:
+        """Returns the products with the users' vectors, and cosines."""
+        items, unit = self.learned["items"], self.learned["unit"]
+        last, recent = (
+            weigh(histories, x, most) @ unit for x, most in ((1.0, 1), (self.decay, None))
+        )
+        return {
+            "product": Products(self.vectors(histories), items),
+            "cosine_last": Products(last, unit),
+            "cosine_recent": Products(recent, unit),
+        }
+
+    def vectors(self, histories: Sequences) -> Array:
+        """Returns the vector of each user, in the basis of the items' vectors."""
+        matrix, items = _pairs(histories), self.learned["items"]
+        counts, dtype = np.diff(matrix.indptr), items.dtype
+        ones = np.ones(max(matrix.shape), dtype)
+        rows = GainRows(
+            matrix.indptr.astype(np.int64),
+            matrix.indices,
+            matrix.data,
+            ones,
+            ones,
+            self.objective.scale(counts.astype(float), len(items)).astype(dtype),
+            (self.regularization * np.maximum(counts, 1.0) ** _COUNTED).astype(dtype),
+        )
+        pairs = (self.objective.curvature, self.objective.slope)
+        curvature, slope = ((dtype.type(x), dtype.type(y)) for x, y in pairs)
+        fixed = self.learned["eigenvalues"], self.learned["pull"]
+        shared = Shared(items, *fixed, curvature, slope)
+        vectors = np.empty((len(counts), items.shape[1]), dtype)
+        scratch = Scratch.of(items.shape[1], dtype)
+        solve_exactly(rows, shared, 0, len(counts), vectors, scratch)
+        return vectors
+
+
+@register
+class Successors(Source):
+    """Items that followed the last items of a history, or came before them, among all users.
+
+    ```
+    score(b) = sum_n decay**n sum_g decay**(g - 1) * (count(a_n, g, b) + back * count(b, g, a_n))
+    ```
+
+    where `a_n` is the item before the `n` last ones, and `count(a, g, b)` is how often `b` was `g`
+    items after `a`. Other scores have one term: how often `b` followed the last item, or came
+    before it, and how often it followed the item before that, as next or second; and `share`, the
+    first of these by the number of all times that `b` followed an item.
+
+    Args:
+        count: As in `Source`.
+        decay: Factor for each item between.
+        reach: Largest `g`, and number of last items.
+        back: Weight of what came before.
+    """
+
+    count: Natural = 60
+    decay: Positive = 0.5
+    reach: Count = 8
+    back: AtLeast0 = 0.2
+
+    def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
+        """Counts what follows what."""
+        follow = [_follow(taken, gap) for gap in range(1, self.reach + 1)]
+        soft: Matrix = sum(self.decay**n * x for n, x in enumerate(follow))
+        counts = np.asarray(follow[0].sum(axis=0)).ravel()
+        return {
+            "soft": sp.csr_matrix(soft + self.back * soft.T),
+            "next": follow[0],
+            "share": follow[0] @ sp.diags((1.0 / (counts + 1.0)).astype(np.float32)),
+            "before": follow[0].T.tocsr(),
+            "second": _follow(taken, 2),
+        }
+
+    def scores(self, histories: Sequences) -> dict[str, Scores]:
+        """Returns the sums of counts."""
+        last = weigh(histories, 1.0, 1)
+        previous = weigh(histories, 1.0, 2) - last
+        weights = {
+            "soft": weigh(histories, self.decay, self.reach),
+            "next": last,
+            "share": last,
+            "before": last,
+            "second": previous,
+        }
+        sums = {name: Sums(x @ self.learned[name]) for name, x in weights.items()}
+        return {**sums, "previous": Sums(previous @ self.learned["next"])}
+
+
+@register
+class Neighbours(Source):
+    """Items that the same users took: cosines of co-occurrence with the items of a history.
+
+    ```
+    cosine(a, b) = users(a and b) / sqrt((users(a) + 1) * (users(b) + 1))
+    ```
+
+    The score is the sum over the history, of which later items weigh more. Others are the cosine
+    with the last item, and the sum of plain cosines.
+
+    Args:
+        count: As in `Source`.
+        decay: Factor of an item's weight for each item after it.
+    """
+
+    count: Natural = 40
+    decay: Rate = 0.7
+
+    def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
+        """Counts the users of pairs of items."""
+        matrix = _pairs(taken)
+        scale = sp.diags(1.0 / np.sqrt(matrix.getnnz(axis=0) + 1.0, dtype=np.float32))
+        scaled = matrix @ scale
+        cosines = sp.csr_matrix(scaled.T @ scaled)
+        cosines.setdiag(0.0)
+        cosines.eliminate_zeros()
+        return {"cosines": cosines}
+
+    def scores(self, histories: Sequences) -> dict[str, Scores]:
+        """Returns the sums of cosines."""
+        kinds = {"recent": (self.decay, None), "last": (1.0, 1), "all": (1.0, None)}
+        links = self.learned["cosines"]
+        return {name: Sums(weigh(histories, *kind) @ links) for name, kind in kinds.items()}
+
+
+@register
+class Popular(Source):
+    """The items that most users took in the latest interactions.
+
+    Args:
+        count: As in `Source`.
+        window: Share of the interactions of the fit that are the latest ones.
+    """
+
+    count: Natural = 20
+    window: OpenShare = 0.1
+
+    def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
+        """Counts the interactions with each item."""
+        counts = np.bincount(taken.items - 1, minlength=len(taken.item_ids))
+        start = np.quantile(taken.times, 1.0 - self.window) if len(taken.times) else 0.0
+        late = taken.items[taken.times >= start] - 1
+        window = np.bincount(late, minlength=len(counts))
+        kinds = {"window": window, "all": counts}
+        return {name: np.log1p(x).astype(np.float32)[:, np.newaxis] for name, x in kinds.items()}
+
+    def scores(self, histories: Sequences) -> dict[str, Scores]:
+        """Returns the logarithms of counts, and one."""
+        ones = np.ones((len(histories.user_ids), 1), np.float32)
+        return {name: Products(ones, x) for name, x in self.learned.items()}
+
+
+def _pairs(taken: Sequences) -> Matrix:
+    """Which items each user took, 1 in a CSR matrix `[users, items]`."""
+    matrix = weigh(taken)
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def _follow(taken: Sequences, gap: int) -> Matrix:
+    """How often an item came a number of items after another, CSR `[items, items]`."""
+    same = taken.users[gap:] == taken.users[:-gap]
+    pairs = taken.items[:-gap][same] - 1, taken.items[gap:][same] - 1
+    ones = np.ones(len(pairs[0]), np.float32)
+    return sp.csr_matrix((ones, pairs), (len(taken.item_ids),) * 2)
