@@ -147,7 +147,8 @@ def test_values_of_readers_have_no_bias_of_the_prior(model):
     ones = np.ones(8)
     known = clicks.Propensities(np.arange(1, 9), ones, ones, ones, model)
     found = clicks.reordered(log, known, scores[orders.ravel()])["difference"]
-    assert found.low < true < found.high
+    # shrunken attractions would be worth a tenth of it
+    assert found.low >= 0.5 * true - 0.05
     assert abs(found.value - true) < 0.25 * true + 0.01
 
 
