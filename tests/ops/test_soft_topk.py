@@ -80,7 +80,7 @@ def test_long_lists_have_the_same_memberships_by_their_best_items(
 def test_float32_has_six_digits_at_any_spread_of_scores(k: float) -> None:
     rows = [
         height + spread * RNG.standard_cauchy([2, 50])
-        for spread in (1e-4, 1e-2, 1.0, 10.0, 1e3, 1e6)
+        for spread in (1e-4, 1e-2, 1.0, 10.0, 1e3, 1e6, 1e9)
         for height in (0.0, 3e3, 1e6)
     ]
     drawn = np.concatenate(rows).astype(np.float32)

@@ -179,7 +179,7 @@ def _steps(scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor)
     def step(
         number: Tensor, low: Tensor, high: Tensor, b: Tensor, done: Tensor
     ) -> tuple[Tensor, ...]:
-        shift, excess = _newton(scores - b, rest - b, k, mask)
+        shift, excess, _ = _newton(scores - b, rest - b, k, mask)
         low, high = xp.where(excess > 0.0, b, low), xp.where(excess > 0.0, high, b)
         proposal = b + shift
         done |= (excess == 0.0) | (proposal == b)  # a shift below the digits of b
@@ -207,7 +207,9 @@ def _steps(scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor)
     centre = xp.gather(slots, xp.argmin(distance, axis=1)[:, xp.newaxis], batch_dims=1)
     x, rest, offset = scores - centre, rest - centre, b - centre
     for _ in range(2):  # far from 0, where b is rounded by more than 1, the first may pass a score
-        shift, _ = _newton(x - offset, rest - offset, k, mask)
+        shift, _, far = _newton(x - offset, rest - offset, k, mask)
+        # scores of 1e9 in float32 are rounded by hundreds
+        shift = xp.where(xp.is_finite(shift), shift, far)
         offset += xp.where(xp.is_finite(shift), shift, 0.0)
     return centre, offset
 
@@ -245,7 +247,7 @@ def _highest(scores: Tensor, count: int) -> Tensor:
     return xp.top_k(xp.reshape(few, [-1, count * width]), count).values
 
 
-def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> Pair:
+def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns how far to shift `b` by the items on its two sides, and the sign of `sum p - k`.
 
     With the `m` items above `b`, `A = sum_{i above} exp(b - s_i)` and
@@ -256,7 +258,8 @@ def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> Pair:
     ```
 
     `rest` is the logarithm of the part of `B` by items without a gap. Where `m = k`, this is
-    `w**2 = B / A`, of which only the logarithms are finite far from `b`.
+    `w**2 = B / A`, of which only the logarithms are finite far from `b`. The last is the shift
+    where A or B is so far that its exponentials are 0.
     """
     is_above = mask & (gaps >= 0.0)
     exp = xp.where(mask, xp.exp(-xp.abs(gaps)), 0.0)
@@ -270,9 +273,11 @@ def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> Pair:
     of_below = xp.reduce_logsumexp(
         xp.concat([_log_sum(-gaps, mask & ~is_above), rest], axis=1), axis=1, keepdims=True
     )
-    balanced = (of_below - _log_sum(gaps, is_above)) / 2.0
+    of_above = _log_sum(gaps, is_above)
+    balanced = (of_below - of_above) / 2.0
+    far = xp.where(many > 0.0, xp.log(many + root) - of_above, of_below - xp.log(root - many))
     shift = xp.where(many == 0.0, balanced, xp.log(solution))
-    return shift, xp.where(many == 0.0, balanced, many + (below - above) / 2.0)
+    return shift, xp.where(many == 0.0, balanced, many + (below - above) / 2.0), far
 
 
 def _log_sum(distances: Tensor, mask: Tensor) -> Tensor:
