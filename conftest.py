@@ -18,6 +18,9 @@ collect_ignore = ["tests/wrong_calls.py"]
 # TFX has an environment of its own: `make test-tfx`
 if importlib.util.find_spec("tfx") is None:
     collect_ignore += ["tfrank_sel/pipelines/tfx", "tests/tfx"]
+# `make test-jax` has JAX
+if importlib.util.find_spec("jax") is None:
+    collect_ignore += ["tfrank_sel/numerics/jax.py"]
 # nor do other tests than `make test-engines` and `make test-kubernetes` need what these build
 collect_ignore += ["tests/engines", "tests/kubernetes"]
 

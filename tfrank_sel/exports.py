@@ -172,6 +172,7 @@ EXPORTS = {
         "tfrank_sel.pipelines.evaluation.evaluation": "MetricComparison evaluate",
         "tfrank_sel.pipelines.evaluation.saved": "SavedScorer",
         "tfrank_sel.pipelines.ingestion.inputs": "Job columns",
+        "tfrank_sel.pipelines.ingestion.stored_lists": "StoredLists",
         "tfrank_sel.pipelines.learning.preparation": "fit_preparation",
         "tfrank_sel.pipelines.push.step": "side_by_side",
         "tfrank_sel.pipelines.reporting.tables": "comparison_table",

@@ -19,7 +19,6 @@ from google.protobuf import message as protobuf, text_format
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.apis import input_pb2
-from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import elwc, packed, parsing
@@ -61,7 +60,6 @@ MESSAGES: tuple[Callable[[], Any], ...] = (
     MonitoringConfig,
     SSLConfig,
     config_pb2.ConfigProto,
-    model_server_config_pb2.ModelServerConfig,
 )
 
 

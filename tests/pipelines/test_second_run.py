@@ -59,7 +59,7 @@ def another(key: str, field: Any, value: Any) -> Any:
     if isinstance(value, int | float):
         return type(value)(value + 1) if value < 1e9 else 1.0
     if key.startswith("gates."):
-        return dataclasses.replace(value, action="off")
+        return {**value, "action": "off"} if isinstance(value, dict) else "off"
     if isinstance(value, list):
         return [*value, "more"]
     accepted = [x for x in typing.get_args(field.annotation) if isinstance(x, str)]

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from tfrank_sel.pipelines.evaluation.saved import SavedScorer as SavedScorer
     from tfrank_sel.pipelines.ingestion.inputs import Job as Job, columns as columns
+    from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists as StoredLists
     from tfrank_sel.pipelines.learning.preparation import fit_preparation as fit_preparation
     from tfrank_sel.pipelines.push.step import side_by_side as side_by_side
     from tfrank_sel.pipelines.reporting.tables import comparison_table as comparison_table

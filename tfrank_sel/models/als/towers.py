@@ -65,6 +65,7 @@ def fit_towers(
 
     Example:
         >>> from tfrank_sel.models.als import RGFactorizer, fit_towers
+        >>> keras.utils.set_random_seed(0)
         >>> rng = np.random.default_rng(0)
         >>> tastes, topics = np.eye(3)[rng.integers(0, 3, 60)], np.eye(3)[rng.integers(0, 3, 40)]
         >>> taken = np.nonzero((tastes @ topics.T) * (rng.random([60, 40]) < 0.5))

@@ -143,6 +143,15 @@ class Clicks(Section):
         named = {f"clicks.{x}": getattr(self, x) for x in names}
         return {key: name for key, name in named.items() if name is not None}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier(cls, values: Any) -> Any:
+        """Reads what runs of versions before 0.1.0 wrote: their default, and two names of pbm."""
+        if not isinstance(values, dict):
+            return values
+        kept = {x: y for x, y in values.items() if (x, y) != ("unconnected", "nearest")}
+        return kept | {"method": "pbm"} if kept.get("method") == "all_pairs" else kept
+
     @model_validator(mode="after")
     def _whole(self) -> Self:
         for name in ("session", "shown"):

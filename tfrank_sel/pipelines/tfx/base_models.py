@@ -11,7 +11,7 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 
 from tfrank_sel import data, models
-from tfrank_sel.data.rejections import rejection
+from tfrank_sel.errors import received
 from tfrank_sel.features import FeatureTypes
 from tfrank_sel.pipelines import Statistics
 
@@ -82,7 +82,7 @@ def model(artefact: str) -> keras.Model:
             return keras.models.load_model(file, compile=False)
         except (TypeError, ValueError) as error:
             reason = "the classes of the base model must be known to this pipeline"
-            raise rejection(artefact, reason, error) from error
+            raise data.InputError(artefact, received(reason, error)) from error
 
 
 def _read_scaling(artefact: str) -> dict[str, Any]:
@@ -93,5 +93,6 @@ def _file(artefact: str, name: str) -> str:
     path = os.path.join(artefact, name)
     if not fileio.exists(path):
         wanted = f"the artefact of a base model must contain {name}, written by Trainer"
-        raise rejection(artefact, wanted, "none. Run once without a warm start to write it")
+        reason = received(wanted, "none. Run once without a warm start to write it")
+        raise data.InputError(artefact, reason)
     return path

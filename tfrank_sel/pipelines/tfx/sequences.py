@@ -23,8 +23,8 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.errors import received, refusal
 from tfrank_sel.features import MISSING_INTEGER, means_missing
 from tfrank_sel.locks import atomic_path
+from tfrank_sel.pipelines import StoredLists
 from tfrank_sel.pipelines.export.requests import request
-from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists, Tensors
 
 QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
 PARSED_AT_ONCE = 64
@@ -112,7 +112,7 @@ class SequenceSchema(Schema):
         inputs = {**typed.matrices(parsed, self.features), "mask": parsed["mask"]}
         return inputs, *self._labels_and_weights(parsed)
 
-    def predict_inputs(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+    def predict_inputs(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns a batch of serialized lists as inputs of `predict`, and the labels."""
         inputs, labels, *_ = self.inputs(serialized)
         values, specs = (
@@ -184,7 +184,7 @@ class SequenceExamples(StoredLists):
         """The inputs of the signature `predict`."""
         return self.layout.signature
 
-    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns the inputs of `predict`, by name, and the labels, NaN at padding."""
         return self.layout.predict_inputs(serialized)
 
