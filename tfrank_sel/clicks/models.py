@@ -88,14 +88,21 @@ def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
         [Guo et al., PAL: a position-bias aware learning framework, RecSys 2019](
         https://doi.org/10.1145/3298689.3347033), for the additive model.
     """
-    return map(fitter(log, model), weights)
+    return map(fitter(log, model, keeps_prior=True), weights)
 
 
-def fitter(log: Log, model: str) -> Callable[[Floats], Fitted]:
-    """Returns the function of `fits` from weights to a fitted model."""
+def fitter(log: Log, model: str, *, keeps_prior: bool = False) -> Callable[[Floats], Fitted]:
+    """Returns the function of `fits` from weights to a fitted model.
+
+    Args:
+        log: The log.
+        model: Name of the model.
+        keeps_prior: Whether users who read from the top keep the prior of the first fit: a resample
+            repeats sessions, which would make it certain of their items.
+    """
     if model == "ubm":
         return _Contexts(log).fit
-    return (_Reading if model in READING else _Places)(log, model).fit
+    return (_Reading(log, model, keeps_prior) if model in READING else _Places(log, model)).fit
 
 
 class Sessions:
@@ -302,7 +309,8 @@ class _User:
 class _Reading:
     """Cascade, DCM and DBN."""
 
-    def __init__(self, log: Log, model: str) -> None:
+    def __init__(self, log: Log, model: str, keeps_prior: bool) -> None:
+        self.keeps_prior = keeps_prior
         self.log, self.model, self.prior = log, model, Attractions(log)
         self.prior_of_satisfaction = Attractions(log)
         self.sessions = Sessions(log)
@@ -324,8 +332,7 @@ class _Reading:
             )
         else:
             seen = self._maximise(weight)
-        # a resample repeats sessions, which would make it certain of their items
-        self.prior.is_fixed = self.prior_of_satisfaction.is_fixed = True
+        self.prior.is_fixed = self.prior_of_satisfaction.is_fixed = self.keeps_prior
         user = dataclasses.replace(self.user)
         examined = self._examination(self.sessions, user)
 
