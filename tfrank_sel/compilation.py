@@ -11,24 +11,17 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from tfrank_sel import numerics as xp
-from tfrank_sel.numerics import (
-    Tensor,
-    differentiable as differentiable,
-    graph as graph,
-    graph_of_lists as graph_of_lists,
-)
+from tfrank_sel.numerics import Tensor
 
 Formula = Callable[..., Tensor]  # of labels, scores, ...: the gradient is that in the scores
 F = TypeVar("F", bound=Callable[..., Any])
-
-unconverted: Callable[[F], F] = xp.entry_point
 
 # weak: a graph goes with the last object that runs it
 _in_use: weakref.WeakValueDictionary[Hashable, Callable[..., Any]]
 _in_use = weakref.WeakValueDictionary()
 
 
-def in_graph(key: Hashable | None, function: F, made: Callable[..., Any] = graph_of_lists) -> F:
+def in_graph(key: Hashable | None, function: F, made: Callable[..., Any] = xp.graph_of_lists) -> F:
     """Runs a function of tensors in the graph of the caller; in eager mode, as a graph of its own.
 
     Args:
@@ -37,7 +30,7 @@ def in_graph(key: Hashable | None, function: F, made: Callable[..., Any] = graph
         function: The function.
         made: Makes the graph: `graph_of_lists` or `differentiable`.
     """
-    bare = unconverted(function)
+    bare = xp.entry_point(function)
     if key is None:
         return bare
 

@@ -175,15 +175,15 @@ class Additive:
         """Fits, from the last solution on, with weights of rows, `[rows]`."""
         cells, log = self.log.cells, self.log
         clicks, shown = cells.sums(weights * log.clicks), cells.sums(weights * log.shown)
+        counts = np.bincount(cells.pool, shown, cells.num_pools).clip(_LEAST)
+        # where nothing was clicked, the largest likelihood is at minus infinity
+        more = np.bincount(cells.pool, clicks, cells.num_pools) == 0.0
         for _ in range(_NEWTON_STEPS):
             items = self.means[self.group] + self.items
             p = sigmoid(self.places[cells.pool] + items[cells.item])
             error, curve = clicks - shown * p, shown * p * (1.0 - p)
-            # where nothing was clicked, the largest likelihood is at minus infinity
-            counts = np.bincount(cells.pool, shown, cells.num_pools)
             level = np.bincount(cells.pool, shown * items[cells.item], cells.num_pools)
-            alone = sigmoid(self.places + level / counts.clip(_LEAST))
-            more = np.bincount(cells.pool, clicks, cells.num_pools) == 0.0
+            alone = sigmoid(self.places + level / counts)
             step = self._newton_step(
                 error, curve, more * (self.mean - alone), more * alone * (1.0 - alone)
             )

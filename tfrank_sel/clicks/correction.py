@@ -119,7 +119,9 @@ def labels(
     elif fitted is not None:
         label = fitted.attraction
     else:
-        label = _means(log, examined, false)
+        prior = Attractions(log)
+        posterior = prior.posterior(_likelihood(log, prior.grid, examined, false))
+        label = prior.refine_means(posterior, per_item(clicks), seen)
     if correction == "doubly_robust":
         # Some items are never examined, so the divisor has a lower bound.
         divisor = np.maximum(np.maximum(seen, least * shown), _LEAST)
@@ -137,17 +139,11 @@ def labels(
     }
 
 
-def _means(log: Log, examined: Floats, false: Floats) -> Floats:
-    """Posterior mean of the relevance of each item: P(click) = examined * relevance + false."""
-    prior, others = Attractions(log), log.shown - log.clicks
+def _likelihood(log: Log, grid: Floats, examined: Floats, false: Floats) -> Floats:
+    """Log-likelihood of each relevance of a grid: P(click) = examined * relevance + false."""
     kinds, of = np.unique(np.stack([examined, false], axis=1), axis=0, return_inverse=True)
-    table = np.outer(kinds[:, 0], prior.grid) + kinds[:, 1:]
-    likelihood = log_likelihood(table, log.items, of.ravel(), log.clicks, others, log.num_items)
-    amounts, counts = log.clicks - log.shown * false, log.shown * examined
-    sums = (
-        np.asarray(np.bincount(log.items, x, log.num_items), np.float64) for x in (amounts, counts)
-    )
-    return prior.refine_means(prior.posterior(likelihood), *sums)
+    table, others = np.outer(kinds[:, 0], grid) + kinds[:, 1:], log.shown - log.clicks
+    return log_likelihood(table, log.items, of.ravel(), log.clicks, others, log.num_items)
 
 
 def effective(weights: ArrayLike) -> float:

@@ -148,8 +148,8 @@ def reordered(
 
     with attractions that are not shrunken: an item's clicks over the sum of the probabilities that
     it was examined, given the clicks above it. Their errors are independent between items, and a
-    value is linear in each, so that they leave no bias. It holds for scores that do not depend on
-    the clicks of the log: not for those of a ranker that was trained on it.
+    value is linear in each, so that they leave little bias. It holds for scores that do not depend
+    on the clicks of the log: not for those of a ranker that was trained on it.
 
     Args:
         log: A log with sessions, of the other ranker.
@@ -278,15 +278,10 @@ class _Placed:
         """Fits the click model to the log."""
         return fitter(self.log, self.propensities.method)
 
-    @property
-    def is_fitted(self) -> bool:
-        """Whether a click model is fitted to the log, since propensities do not suffice."""
-        return self.propensities.are_of_items
-
     def probable(self, weights: Floats, examined: Floats | None = None) -> tuple[Floats, Floats]:
         """Probability of a click at the old and the new place of each row, up to a factor."""
         log = self.log
-        if self.is_fitted:
+        if self.propensities.are_of_items:
             fitted = self.fit(weights)
             return fitted.placed(log.columns), fitted.placed(self.columns)
         examined = self.propensities.at(log.positions) if examined is None else examined
@@ -313,7 +308,7 @@ class _Placed:
 
     def gains_by_draw(self) -> list[Floats]:
         """The gains by each draw of the propensities."""
-        if self.is_fitted or not self.propensities.draws.size:
+        if self.propensities.are_of_items or not self.propensities.draws.size:
             return []
         index = np.searchsorted(self.propensities.positions, self.log.positions)
         every = np.ones(len(self.columns))

@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.arguments import StrPath
-from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import packed, stores
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.errors import received, refusal
+from tfrank_sel.numerics import entry_point
 
 Files = Sequence[StrPath]
 Parse = Callable[..., dict[str, Any]]
@@ -283,7 +283,7 @@ def _records(
     return dataset
 
 
-@unconverted
+@entry_point
 def _fetch(name: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     def near(url: bytes) -> str:
         return stores.near(url.decode())
@@ -349,7 +349,7 @@ class Assembler:
             expected = "Items can be selected from a `tf.io.RaggedFeature`, but not from a"
             raise refusal(f"{expected} `VarLenFeature`", sparse)
 
-    @unconverted
+    @entry_point
     def sizes(self, serialized: tf.Tensor) -> tf.Tensor:
         """Returns the number of items of each list."""
         if self.parse is packed.parse:
@@ -358,14 +358,14 @@ class Assembler:
         # Only the part of the parser that the mask needs is run.
         return tf.math.count_nonzero(self.parse(serialized, self.spec)[self._named.mask], axis=1)
 
-    @unconverted
+    @entry_point
     def add_sizes(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the unchanged serialized lists, their sizes, and the indices of their edges."""
         sizes = self.sizes(serialized)
         places = tf.searchsorted(tf.constant(self.edges, tf.int64), sizes, out_type=tf.int64)
         return serialized, sizes, tf.minimum(places, len(self.edges) - 1)
 
-    @unconverted
+    @entry_point
     def dense(
         self,
         serialized: tf.Tensor,
@@ -531,7 +531,7 @@ def in_memory(
     return dataset.map(_split_targets).prefetch(tf.data.AUTOTUNE)
 
 
-@unconverted
+@entry_point
 def _split_targets(element: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor] | tf.Tensor, ...]:
     others = [element.pop(name) for name in ("labels", "weights") if name in element]
     return element, *others

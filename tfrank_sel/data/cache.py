@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tfrank_sel import artefacts
 from tfrank_sel.arguments import Checked, StrPath
-from tfrank_sel.compilation import unconverted
 from tfrank_sel.errors import received, refusal
+from tfrank_sel.numerics import entry_point
 
 LABELS, WEIGHTS = "labels", "weights"
 INDEX = "index.npz"
@@ -222,7 +222,7 @@ class Cache(Checked):
             blocks.append((int(edges[-1]), filled[np.newaxis]))
         return blocks if orders is None else [blocks[i] for i in orders.permutation(len(blocks))]
 
-    @unconverted
+    @entry_point
     def _read(self, edge: tf.Tensor, lists: tf.Tensor) -> tuple[Any, ...]:
         """Reads a batch of lists, of which -1 is an empty one."""
         numbers = tf.maximum(lists, 0)

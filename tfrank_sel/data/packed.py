@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tfrank_sel.compilation import unconverted
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec, narrow
 from tfrank_sel.data.writing import field, head
 from tfrank_sel.errors import received
+from tfrank_sel.numerics import entry_point
 
 # A float32 takes 4 bytes.
 _FLOAT = 4
@@ -81,7 +81,7 @@ def serialize(
     return b"".join([head(1, sum(map(len, parts))), *parts])
 
 
-@unconverted
+@entry_point
 def parse(
     serialized: tf.Tensor, spec: FeatureSpec, *, list_size: int | tf.Tensor | None = None
 ) -> dict[str, tf.Tensor]:
@@ -211,7 +211,7 @@ def decode(
     return _floats(octets, spec.num_features, list_size), tf.sequence_mask(sizes, list_size)
 
 
-@unconverted
+@entry_point
 def list_sizes(serialized: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
     """Returns the number of items of each list, reading as little as possible.
 

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 from tfrank_sel import keras_versions, numerics as xp
-from tfrank_sel.compilation import Formula, differentiable, in_graph, unconverted
+from tfrank_sel.compilation import Formula, in_graph
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch, Listwise, list_weights
@@ -147,7 +147,7 @@ class ListwiseLoss(Listwise, ReducedLoss):
         """Whether `of_classes` is implemented."""
         return False
 
-    @unconverted
+    @xp.entry_point
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         numbers = self.of_numbers(y_true, y_pred, sample_weight)
         lists = self.of_positions(*numbers)
@@ -188,13 +188,13 @@ class ListwiseLoss(Listwise, ReducedLoss):
     @functools.cached_property
     def shared_formula(self) -> Formula:
         """`or_nan`, which equal losses share as graphs in eager mode."""
-        return in_graph(self.equality_key, self.or_nan, differentiable)
+        return in_graph(self.equality_key, self.or_nan, xp.differentiable)
 
     @functools.cached_property
     def checked_classes(self) -> Formula:
         """`classes_or_nan`, shared as `shared_formula`."""
         meaning = self.equality_key and (self.equality_key, "of classes")
-        return in_graph(meaning, self.classes_or_nan, differentiable)
+        return in_graph(meaning, self.classes_or_nan, xp.differentiable)
 
     def classes_or_nan(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes `of_classes`, but NaN as in `or_nan`, and 0 for a list of a negative index."""

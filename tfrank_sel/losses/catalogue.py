@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Count
-from tfrank_sel.compilation import unconverted
 from tfrank_sel.errors import refusal
 from tfrank_sel.losses.bases import ListwiseLoss, ReducedLoss, weights_of_valid
 from tfrank_sel.losses.rg import RGLoss
@@ -99,7 +98,7 @@ class CatalogueLoss(Named, ReducedLoss):
         without = CatalogueLoss(**{**self.arguments(), "items": None})
         return super(CatalogueLoss, without).get_config()
 
-    @unconverted
+    @xp.entry_point
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         indices, states, weights = self.by_state(y_true, y_pred, sample_weight)
         is_valid = xp.reduce_any(indices >= self._first, axis=1)

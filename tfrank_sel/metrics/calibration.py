@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel import keras_versions, numerics as xp
-from tfrank_sel.compilation import unconverted
 from tfrank_sel.errors import refusal
 from tfrank_sel.metrics.base import ListwiseMetric, relevances
 from tfrank_sel.numerics import Tensor
@@ -71,7 +70,7 @@ class ItemMetric(Named, keras_versions.Metric, abc.ABC):
             name="totals", shape=self.shape, initializer="zeros", dtype=self.dtype
         )
 
-    @unconverted
+    @xp.entry_point
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds the sums of a batch of lists."""
         batch = relevances(y_true, y_pred, sample_weight, self.dtype)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Checked
-from tfrank_sel.compilation import in_graph, unconverted
+from tfrank_sel.compilation import in_graph
 from tfrank_sel.listwise import ListBatch, Listwise
 from tfrank_sel.numerics import Tensor
 
@@ -114,7 +114,7 @@ class Evaluator(Checked):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.metrics,)  # a copy has its own graph
 
-    @unconverted
+    @xp.entry_point
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, ListValues]:

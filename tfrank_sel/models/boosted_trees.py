@@ -12,10 +12,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.compilation import unconverted
 from tfrank_sel.errors import received, refusal
 from tfrank_sel.keras_versions import FULL_PRECISION, LayerOptions
 from tfrank_sel.models.preparation import ScoresItems
+from tfrank_sel.numerics import entry_point
 from tfrank_sel.serialization import Configurable, register
 
 _KIND = {"trainable": False, "initializer": "zeros", **FULL_PRECISION}
@@ -445,7 +445,7 @@ class BoostedTrees(Configurable, ScoresItems, keras.Model):
             scores = tf.cond(are_same, lambda: scores, lambda: self._walk(items))
         return tf.reshape(scores, tf.shape(features)[:-1])
 
-    @unconverted  # to which each level of a tree would be several calls
+    @entry_point  # to which each level of a tree would be several calls
     def _layout(self) -> tuple[list[np.ndarray], Layout]:
         """The weights, and the trees as `_leaf_scores` takes them; made again if they changed."""
         with tf.init_scope():

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from tfrank_sel.compilation import unconverted
 from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import features_and_mask, inputs_of
+from tfrank_sel.numerics import entry_point
 
 # Scores of the items of a list, from its features and its mask.
 Score = Callable[[dict[str, tf.Tensor], tf.Tensor], tf.Tensor]
@@ -160,7 +160,7 @@ def contributions(
 
 
 def _map(function: Callable[[Any], Any], each: Any, dtype: Any) -> Any:
-    return tf.map_fn(unconverted(function), each, fn_output_signature=dtype)
+    return tf.map_fn(entry_point(function), each, fn_output_signature=dtype)
 
 
 def _check_pair(pair: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel import compilation
+from tfrank_sel import numerics
 from tfrank_sel.errors import received, refusal, require_extra
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.metrics import ItemMetric, ListwiseMetric
@@ -49,7 +49,7 @@ class Measured:
         self._lists = functools.lru_cache(DATA_SETS)(functools.partial(batches, measure))
         if isinstance(metric, ListwiseMetric):
             # called after each tree, where operations one by one take three times as long
-            self._evaluate = compilation.graph(measure.evaluate)
+            self._evaluate = numerics.graph(measure.evaluate)
 
     def __deepcopy__(self, memo: Any) -> "Measured":
         # Like a function, it is copied as itself: see `Derivatives`.

@@ -35,6 +35,7 @@ def batches(formula: "Formula", labels: bytes, weights: bytes | None, group: byt
     y, sizes = np.frombuffer(labels, np.float64), np.frombuffer(group, np.int64)
     check_labels(formula, y)
     w = None if weights is None else np.append(np.frombuffer(weights, np.float64), 0.0)
+    starts, padded_labels = np.append(np.cumsum(sizes) - sizes, 0), np.append(y, np.nan)
     padded, low = [], 0
     for width in _widths(sizes[sizes > 0]):
         members = np.flatnonzero((sizes > low) & (sizes <= width))
@@ -42,12 +43,12 @@ def batches(formula: "Formula", labels: bytes, weights: bytes | None, group: byt
         rows = -(-len(members) // chunks)
         filled = np.pad(members, (0, chunks * rows - len(members)), constant_values=len(sizes))
         # lists that fill up the last chunk begin anywhere and have no item
-        index = np.append(np.cumsum(sizes) - sizes, 0)[filled, np.newaxis] + np.arange(width)
+        index = starts[filled, np.newaxis] + np.arange(width)
         is_item = np.arange(width) < np.append(sizes, 0)[filled, np.newaxis]
         index = np.where(is_item, index, len(y)).astype(np.int32)
         where = filled[:, np.newaxis] if w is not None and len(w) == len(sizes) + 1 else index
         slots = index.reshape(chunks, rows, width)
-        padded.append((np.append(y, np.nan)[index], None if w is None else w[where], slots))
+        padded.append((padded_labels[index], None if w is None else w[where], slots))
         low = width
     return padded
 

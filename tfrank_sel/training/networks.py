@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import compilation, metrics
+from tfrank_sel import metrics, numerics
 from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Group, SingleProcess
@@ -98,7 +98,7 @@ def evaluator(gain: str | float) -> Callable[..., dict[str, ListValues]]:
     ndcg = metrics.NDCG(10, **options, name="ndcg", ties=AVERAGED)
     mrr = metrics.MRR(above=options["above"], name="mrr", ties=AVERAGED)
     evaluate = metrics.Evaluator([ndcg, mrr])
-    compiled: Callable[..., dict[str, ListValues]] = compilation.graph(evaluate)
+    compiled: Callable[..., dict[str, ListValues]] = numerics.graph(evaluate)
     return compiled
 
 
@@ -246,9 +246,9 @@ def _steps(network: keras.Model) -> Callable[[Any], dict[str, tf.Tensor]]:
         metrics: dict[str, tf.Tensor] = network.get_metrics_result()
         return metrics
 
-    return compilation.graph(steps)  # several networks are no retracing
+    return numerics.graph(steps)  # several networks are no retracing
 
 
-@compilation.unconverted
+@numerics.entry_point
 def _without_mask(inputs: dict[str, tf.Tensor], *others: tf.Tensor) -> Any:
     return inputs["features"], *others
