@@ -10,6 +10,7 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 from tfrank_sel import clicks
+from tfrank_sel.clicks import comparison
 from tfrank_sel.clicks.__main__ import app
 from tfrank_sel.clicks.log import read as read_log
 from tfrank_sel.data import synthetic
@@ -73,8 +74,9 @@ def test_a_log_becomes_a_table_of_corrected_labels(log, path, tmp_path):
 def test_click_models_are_compared(log, path):
     done = invoke("models", path, *options(), "--session", "session")
     assert done.exit_code == 0, done.output
-    lines = done.output.splitlines()[1:]
+    *lines, last = done.output.splitlines()[1:]
     best = clicks.compare(read(log, session="session"))
+    assert last == f"These may be right: {', '.join(comparison.choose(best))}"
     assert [line.split()[0] for line in lines] == [fit.model for fit in best]
     assert f"{best[0].log_likelihood:.4f}" in lines[0]
 

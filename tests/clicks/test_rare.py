@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tfrank_sel import clicks
+from tfrank_sel.clicks import pairs
 
 PLACES = np.arange(1, 6)
 
@@ -190,3 +191,13 @@ def test_additive_users_of_positions_that_nothing_connects_are_told():
     with pytest.warns(UserWarning, match="no clicked item connects positions 3, 4, 5"):
         found = clicks.estimate(log, "additive", resamples=5)
     np.testing.assert_allclose(found.values[2:], found.values[1])
+
+
+def test_a_resample_without_a_click_at_a_position_says_nothing_of_it():
+    log = clicks.Log(
+        ["q"] * 6, list("ab") * 3, [1, 1, 2, 2, 3, 3], [40, 20, 20, 10, 1, 0], shown=[100] * 6
+    )
+    [one, other] = pairs.all_pairs(log, [np.ones(6), [1.0, 1.0, 1.0, 1.0, 0.0, 1.0]])
+    assert np.isfinite(one).all()
+    np.testing.assert_allclose(other[:2] / other[0], [1.0, 0.5])
+    assert np.isnan(other[2])

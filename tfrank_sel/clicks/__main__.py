@@ -14,6 +14,7 @@ with require_extra("tfrank-sel-clicks", "clicks"):
 
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables, ubi as insights
+from tfrank_sel.clicks.comparison import choose
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.log import read
 from tfrank_sel.clicks.propensities import Method
@@ -154,9 +155,13 @@ def models(
     roles = _roles(query, item, position, click, session, shown)
     table = read(stores.expand(log), roles, format=format)
     compared = clicks.compare(clicks.Log.of(table))
-    print("model    log-likelihood per session  perplexity")
+    print(
+        "model     log-likelihood per session  perplexity  behind  standard error  p-value of fit"
+    )
     for fit in compared:
-        print(f"{fit.model:7}  {fit.log_likelihood:26.4f}  {fit.perplexity:10.4f}")
+        line = f"{fit.model:8}  {fit.log_likelihood:26.4f}  {fit.perplexity:10.4f}"
+        print(f"{line}  {fit.behind:6.4f}  {fit.error:14.4f}  {fit.fits:14.2g}")
+    print(f"These may be right: {', '.join(choose(compared))}")
 
 
 @app.command()
@@ -190,6 +195,10 @@ def value(
     print("ranker      clicks per session  95 % interval  effective impressions")
     for name, x in values.items():
         print(f"{name:10}  {x.value:18.4f}  {x.low:.4f} to {x.high:.4f}  {x.effective:.0f}")
+    by_model = values["difference"].by_model
+    if len(by_model) > 1:
+        each = ", ".join(f"{name} {x:.4f}" for name, x in by_model.items())
+        print(f"The interval joins the models of users that may be right: difference by {each}")
 
 
 @app.command()

@@ -56,8 +56,9 @@ class Attractions:
         steps = np.ceil(np.log(_HIGHEST / min(least, _LOWEST)) / _STEP - _ROUNDING)
         self.grid: Floats = _HIGHEST * np.exp(-_STEP * np.arange(steps, -1.0, -1.0))
         self.group = by_place(log)
-        self.member = np.eye(int(self.group.max()) + 1)[self.group] * is_shown[:, np.newaxis]
-        self.weights = np.full((self.member.shape[1], len(self.grid)), 1.0 / len(self.grid))
+        size = int(self.group.max()) + 1
+        self.members = [np.flatnonzero(is_shown & (self.group == x)) for x in range(size)]
+        self.weights = np.full((size, len(self.grid)), 1.0 / len(self.grid))
         self.variance = np.zeros(log.num_items)
         self.is_fixed = False
 
@@ -74,7 +75,8 @@ class Attractions:
             posterior /= posterior.sum(axis=1, keepdims=True)
             if self.is_fixed:
                 break
-            weights = self.member.T @ posterior + _COUNT
+            # a product of matrices has threads, which wait for each other on a busy machine
+            weights = np.stack([posterior[x].sum(axis=0) for x in self.members]) + _COUNT
             weights /= weights.sum(axis=1, keepdims=True)
             change, self.weights = np.abs(weights - self.weights).max(), weights
             if change < _TOLERANCE:

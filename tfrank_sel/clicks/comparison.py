@@ -1,15 +1,19 @@
 """Comparison of click models by held-out sessions, and the choice of one."""
 
 import dataclasses
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tfrank_sel.clicks.log import Log
-from tfrank_sel.clicks.models import MODELS, OF_SESSIONS, fits
+from tfrank_sel.clicks.log import Floats, Integers, Log
+from tfrank_sel.clicks.models import MODELS, OF_SESSIONS, Sessions, fits
 from tfrank_sel.clicks.pairs import pool_groups
 from tfrank_sel.errors import refusal
 
+_ERRORS = 2.0  # of the difference to the best model
+_EXPECTED = 20.0  # clicks that a cell of a test has at least
+_LEVEL = 0.05  # of the tests
 _SURE = 1e-6  # least probability of what happened: a model may exclude it
 
 
@@ -23,17 +27,28 @@ class Fit:
             row if the log has no sessions.
         perplexity: Exponential of the mean negative log-likelihood of a row, of its click given the
             clicks above it: 1 if all are known, 2 for the toss of a coin.
+        behind: How much the log-likelihood is below that of the best model.
+        error: Standard error of `behind`, by queries or, if there are few, by sessions.
+        fits: Probability of errors as large as those of the model, if it is right: the smaller one
+            of chi-square tests of the clicks at each position by the attraction of items and, if
+            models of sessions are compared, below and not below another click. They take the fit as
+            known.
     """
 
     model: str
     log_likelihood: float
     perplexity: float
+    behind: float = 0.0
+    error: float = 0.0
+    fits: float = 1.0
 
 
 def compare(
     log: Log, models: Iterable[str] | None = None, *, held_out: float = 0.2, seed: int = 0
 ) -> list[Fit]:
     """Compares click models by the likelihood of held-out sessions, the best one first.
+
+    Which sessions are held out depends on the seed and on what sessions contain, not on names.
 
     Args:
         log: A log; without sessions, rows are held out.
@@ -54,16 +69,69 @@ def compare(
     if is_held.all() or not is_held.any():
         raise refusal("`held_out` must leave sessions on both sides", held_out)
     train, test = (log.part(np.flatnonzero(is_held[session] == x)) for x in (False, True))
-    compared = []
+    unit, sizes = test.independent_units(), float(test.shown.sum())
+    count = int(is_held.sum())
+    above = np.zeros(len(test.items), int)
+    if not {*OF_SESSIONS}.isdisjoint(models):
+        sessions = Sessions(test)
+        above = np.minimum(sessions.clicks_above(), 1)[sessions.of_row]
+    sums, fit = {}, {}
     for name in models:
         [fitted] = fits(train, name, [np.ones(len(train.items))])
         probable = fitted.clicked(test)
+        thirds = np.quantile(fitted.attraction, [1.0 / 3.0, 2.0 / 3.0])
+        kinds = above, np.digitize(fitted.attraction, thirds)[test.items]
+        fit[name] = min(_fit_of(test, probable, x) for x in kinds)
         click, none = (np.log(np.maximum(x, _SURE)) for x in (probable, 1.0 - probable))
-        total = float(test.clicks @ click + (test.shown - test.clicks) @ none)
+        sums[name] = np.bincount(unit, test.clicks * click + (test.shown - test.clicks) * none)
+    best = max(sums.values(), key=np.sum)
+    compared = []
+    for name, of_units in sums.items():
+        total, behind = float(of_units.sum()), best - of_units
         compared.append(
-            Fit(name, total / int(is_held.sum()), float(np.exp(-total / test.shown.sum())))
+            Fit(
+                name,
+                total / count,
+                float(np.exp(-total / sizes)),
+                float(behind.sum()) / count,
+                float(np.sqrt(len(behind)) * behind.std()) / count,
+                fit[name],
+            )
         )
     return sorted(compared, key=lambda fit: -fit.log_likelihood)
+
+
+def _fit_of(log: Log, probable: Floats, kinds: Integers) -> float:
+    """The p-value of the numbers of clicks at each position on rows of each kind."""
+    cells = log.columns * (int(kinds.max()) + 1) + kinds
+    sums = (log.clicks - log.shown * probable, log.shown * probable, log.shown * probable**2)
+    error, expected, square = (np.bincount(cells, x) for x in sums)
+    is_large = expected >= _EXPECTED
+    count = int(is_large.sum())
+    if not count:
+        return 1.0
+    ratio = float((error**2 / np.maximum(expected - square, _SURE))[is_large].sum()) / count
+    # Wilson and Hilferty: the cube root is nearly normal
+    variance = 2.0 / (9.0 * count)
+    return 0.5 * math.erfc((math.cbrt(ratio) - 1.0 + variance) / math.sqrt(2.0 * variance))
+
+
+def choose(compared: Sequence[Fit]) -> list[str]:
+    """Returns the models of users that may be right, the simplest one of the best ones first.
+
+    These are within two standard errors of the best one. If its own errors are larger than chance,
+    users are of no model: those that explain at least half of what it explains, beyond `"none"`,
+    come after.
+
+    Args:
+        compared: All models of a log, the best one first.
+    """
+    best = [fit.model for fit in compared if fit.behind <= _ERRORS * fit.error]
+    names = [name for name in MODELS if name in best]
+    if compared[0].fits < _LEVEL:
+        half = 0.5 * max(fit.behind for fit in compared if fit.model == "none")
+        names += [fit.model for fit in compared if fit.behind < half and fit.model not in best]
+    return names
 
 
 def sample(log: Log, rows: int = 100_000, seed: int = 0) -> Log:

@@ -49,7 +49,7 @@ def labels(
     same mean position, and \kappa, in examined impressions, the strength of this prior, which is
     estimated. An item of few impressions has no extreme label. Labels below 0 become 0. If the
     method of the propensities is `"additive"`, `"pooled"` is the probability of a click at the best
-    position, by the model.
+    position, by the model. If several models may be right, the label is the mean of theirs.
 
     Train on `"pooled"` labels as on other labels, by boosted trees, too; do not compute values from
     them, for which their shrinkage is a bias. For a loss linear in the labels, such as
@@ -94,6 +94,19 @@ def labels(
     """
     check_choice("correction", correction, CORRECTIONS)
     check_least(least)
+    if isinstance(propensities, Propensities) and propensities.others:
+        each = [
+            labels(
+                log,
+                x,
+                correction,
+                false_clicks=false_clicks,
+                least=least,
+                regression=regression,
+            )
+            for x in propensities.each()
+        ]
+        return {**each[0], "label": np.mean([x["label"] for x in each], axis=0)}
     fitted = None
     if not isinstance(propensities, Propensities):
         examined = _rows(log, "propensities", probabilities("propensities", propensities))

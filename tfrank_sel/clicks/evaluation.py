@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from tfrank_sel.clicks.log import (
     probabilities,
 )
 from tfrank_sel.clicks.models import READING, Fitted, fitter
-from tfrank_sel.clicks.propensities import Propensities
+from tfrank_sel.clicks.propensities import Propensities, join
 from tfrank_sel.errors import refusal
 from tfrank_sel.metrics.significance import resample
 
@@ -40,12 +40,14 @@ class Value:
         low: Lower end of its 95 % interval.
         high: Upper end.
         effective: Effective number of impressions. Do not trust an estimate from few of them.
+        by_model: The value by each click model that may be the best one, in `reordered`.
     """
 
     value: float
     low: float
     high: float
     effective: float
+    by_model: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def value(
@@ -165,9 +167,9 @@ def reordered(
     Returns:
         The values `"logged"`, which are the clicks themselves, `"new"`, and their `"difference"`.
         Intervals are by the jackknife: each of 20 groups of queries is left out in turn, of
-        sessions if there are fewer queries. They contain the errors of the propensities. The
-        effective numbers of impressions are those of the weights p' / p; users who read from the
-        top have none.
+        sessions if there are fewer queries. They contain the errors of the propensities, and the
+        values by other models that may be right. The effective numbers of impressions are those of
+        the weights p' / p; users who read from the top have none.
 
     Raises:
         ValueError: If the log has no sessions or only one, there is no score for each row, or an
@@ -211,6 +213,11 @@ def reordered(
         (weight, placed.gains(*placed.probable(weight), weight)) for weight in _left_out(log, seed)
     ]
     drawn = placed.gains_by_draw()
+    by_model = {propensities.method: gains}
+    for other in [*propensities.each()][1:]:
+        if not why_unidentified(log, other.method):
+            by_other = dataclasses.replace(placed, propensities=other)
+            by_model[other.method] = by_other.gains(*by_other.probable(every), every)
     is_first = np.zeros(len(score))
     is_first[np.unique(session, return_index=True)[1]] = 1.0  # a row of each session
 
@@ -221,9 +228,11 @@ def reordered(
         # of the jackknife, and what the draws of the propensities add
         variance = (len(parts) - 1.0) * np.var(others) + (np.var(of_draws) if draws else 0.0)
         half = _student(len(parts) - 1) * math.sqrt(variance)
+        each = [of_rows(x).sum() / is_first.sum() for x in by_model.values()]
+        ends = join(value, value - half, value + half, each)
         # equal orders differ by 0
-        middle, low, high = (round(x, _DIGITS) for x in (value, value - half, value + half))
-        return Value(middle, low, high, effective)
+        middle, low, high, *each = (round(float(x), _DIGITS) for x in (value, *ends, *each))
+        return Value(middle, low, high, effective, dict(zip(by_model, each, strict=True)))
 
     return {
         "logged": of(lambda _: log.clicks, float(len(gains)), []),
@@ -235,7 +244,7 @@ def reordered(
 def _left_out(log: Log, seed: int) -> Iterator[Floats]:
     """Weights of rows, `[rows]`, 0 for a group of queries, or sessions if queries are few."""
     # by the jackknife, a click model is fitted 20 times; by a bootstrap, a thousand times
-    unit = log.queries if log.num_queries >= _GROUPS else log.session_of_row
+    unit = log.independent_units(_GROUPS)
     order = np.random.default_rng(seed).permutation(int(unit.max()) + 1)
     for group in range(min(_GROUPS, len(order))):
         yield (order[unit] % _GROUPS != group) * 1.0

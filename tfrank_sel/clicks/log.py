@@ -13,6 +13,7 @@ from tfrank_sel.data import InputError, Rejected, formats
 from tfrank_sel.data.arrays import encode, exact
 from tfrank_sel.data.table import Table, is_id, of_frame, readable
 from tfrank_sel.errors import received, refusal
+from tfrank_sel.metrics.significance import splitmix64
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -179,7 +180,7 @@ class Log:
         """Returns the log of some of the rows, with the items and positions of this one."""
         log = copy.copy(self)
         log.pools = self.pools
-        for name in ("cells", "units"):
+        for name in ("cells", "units", "session_of_row"):
             log.__dict__.pop(name, None)
         for name in ("queries", "items", "columns", "shown", "clicks"):
             setattr(log, name, getattr(self, name)[rows])
@@ -252,10 +253,20 @@ class Log:
         """Whether the session of each row is known."""
         return self._sessions is not None
 
-    @property
+    @functools.cached_property
     def session_of_row(self) -> Integers:
-        """Index of the session of each row, `[rows]`; without sessions, each row is its own."""
-        return np.arange(len(self.items)) if self._sessions is None else self._sessions
+        """Index of the session of each row, `[rows]`; without sessions, each row is its own.
+
+        Their order follows from their rows: neither names nor the order of the log are a seed.
+        """
+        keys = splitmix64((self.items * len(self.positions) + self.columns).astype(np.uint64))
+        for counts in (self.clicks, self.shown):
+            keys = splitmix64(keys + np.asarray(counts, np.float64).view(np.uint64))
+        if self._sessions is None:
+            return _ranks(keys)
+        sums = np.zeros(len(self.session_ids), np.uint64)
+        np.add.at(sums, self._sessions, keys)
+        return _ranks(sums)[self._sessions]
 
     @functools.cached_property
     def units(self) -> Integers:
@@ -263,13 +274,23 @@ class Log:
 
         Groups are sessions or, if the log has none, queries; of more than 1,000, several make one.
         """
-        units = _distinct(self.queries)[1] if self._sessions is None else self._sessions
+        is_single = self._sessions is None
+        units = _distinct(self.queries)[1] if is_single else self.session_of_row
         return units % _UNITS
 
     @property
     def num_units(self) -> int:
         """Number of groups of `units`."""
         return int(self.units.max()) + 1
+
+    def independent_units(self, least: int = 20) -> Integers:
+        """The query of each row, `[rows]`, or its session if there are less than so many queries.
+
+        Args:
+            least: Number of queries.
+        """
+        queries, units = _distinct(self.queries)
+        return units if len(queries) >= least else _distinct(self.session_of_row)[1]
 
     def check_sessions(self) -> None:
         """Raises a ValueError without sessions, with counts, or with two items at one position."""
@@ -372,6 +393,13 @@ def _distinct(keys: Integers) -> tuple[Integers, Integers]:
     """Distinct numbers, and the index of each row; Arrow's hashes of as many take more memory."""
     distinct, codes = np.unique(keys, return_inverse=True)
     return distinct, codes.ravel()
+
+
+def _ranks(keys: NDArray[np.uint64]) -> Integers:
+    """The place of each key in ascending order."""
+    ranks = np.empty(len(keys), np.int64)
+    ranks[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+    return ranks
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:

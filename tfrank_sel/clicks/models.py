@@ -197,7 +197,8 @@ class _Places:
             return sigmoid(places[:, np.newaxis] + np.log(grid) - np.log1p(-grid))
         if self.model == "pbm":
             [places] = all_pairs(self.log, [weights])
-            return np.outer(places / places.max(), grid)
+            known = places / np.nanmax(places)
+            return np.outer(np.where(np.isnan(known), 1.0, known), grid)
         return np.outer(np.ones(self.log.cells.num_pools), grid)
 
     def fit(self, weights: Floats) -> Fitted:

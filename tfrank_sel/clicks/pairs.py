@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tfrank_sel.clicks.log import Floats, Integers, Log
 
@@ -37,11 +38,16 @@ def pool_groups(log: Log) -> Integers:
     common = np.zeros((size, size))
     for k, shown in _impressions(log):
         common[:, k] = np.bincount(cells.pool, is_clicked & (shown[cells.item] > 0.0), size)
-    reach = (common * common.T > 0.0) | np.eye(size, dtype=bool)
+    return np.asarray(_reachable(common * common.T > 0.0).argmax(axis=1), np.int64)
+
+
+def _reachable(joined: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a path joins two pools, `[..., pools, pools]`."""
+    reach = joined | np.eye(joined.shape[-1], dtype=bool)
     # paths of twice as many positions each time
     while not np.array_equal(further := reach @ reach, reach):
         reach = further
-    return np.asarray(reach.argmax(axis=1), np.int64)
+    return reach
 
 
 def all_pairs(log: Log, weights: Iterable[Floats]) -> Floats:
@@ -57,8 +63,8 @@ def all_pairs(log: Log, weights: Iterable[Floats]) -> Floats:
         weights: Weights of the rows in each resample, `[rows]` each.
 
     Returns:
-        Propensities of pools of positions, up to a factor for each group of `pool_groups`,
-        `[resamples, pools]`.
+        Propensities of pools of positions, up to a factor, `[resamples, pools]`; NaN outside of the
+        group of the most clicks, which differs between resamples.
 
     Reference:
         [Agarwal et al., Estimating position bias without intrusive interventions, WSDM 2019](
@@ -94,7 +100,11 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
     laplacian = np.eye(size) * precision.sum(axis=2)[:, None] - precision
     right = (precision * ratios).sum(axis=2)
     each = zip(laplacian, right, strict=True)
-    return np.exp([np.linalg.lstsq(left, value, rcond=None)[0] for left, value in each])
+    found = np.exp([np.linalg.lstsq(left, value, rcond=None)[0] for left, value in each])
+    reach, of_pools = _reachable(valid), np.zeros((len(clicks), size))
+    of_pools[:, present] = np.add.reduceat(clicks, starts, axis=1)
+    most = (reach @ of_pools[:, :, np.newaxis])[:, :, 0].argmax(axis=1)
+    return np.where(reach[np.arange(len(most)), most], found, np.nan)
 
 
 def _impressions(log: Log) -> Iterator[tuple[int, Floats]]:

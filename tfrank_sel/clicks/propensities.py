@@ -3,14 +3,20 @@
 import dataclasses
 import pathlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel import artefacts
-from tfrank_sel.clicks.comparison import compare, sample, why_unidentified
+from tfrank_sel.clicks.comparison import (
+    choose,
+    compare,
+    identifiable_models,
+    sample,
+    why_unidentified,
+)
 from tfrank_sel.clicks.log import Floats, Integers, Log, check_choice, numbers, probabilities
 from tfrank_sel.clicks.models import READING, Model, fits
 from tfrank_sel.clicks.pairs import all_pairs, pool_groups
@@ -19,6 +25,9 @@ from tfrank_sel.metrics.significance import poisson_weights
 
 Method = Literal["auto", Model]
 METHODS: tuple[str, ...] = ("auto", *get_args(Model))
+_BY_SWAPS = ("pbm", "additive", "ubm")  # they compare an item at several positions
+# a model of the choice predicts clicks on logs of theirs as well
+_NESTED = ("ubm", "cascade")
 _LISTED = 5
 _TOP = 10  # positions whose intervals are looked at
 _WIDE = 1.0  # width of an interval, relative to the propensity
@@ -36,6 +45,7 @@ class Propensities:
         method: Name of the method.
         draws: Propensities of each resample, `[resamples, positions]`.
         compared: Log-likelihood per held-out session of each click model that was compared.
+        others: Propensities by each other model that may predict clicks best, `[positions]`.
     """
 
     positions: Integers
@@ -45,6 +55,15 @@ class Propensities:
     method: str
     draws: Floats = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
     compared: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    others: Mapping[str, Floats] = dataclasses.field(default_factory=dict)
+
+    def each(self) -> Iterator["Propensities"]:
+        """Those of each model that may predict clicks best, of the method first."""
+        yield dataclasses.replace(self, others={})
+        for method, values in self.others.items():
+            ends, draws = {"low": values, "high": values}, np.zeros((0, 0))
+            changes = {"values": values, "method": method, "draws": draws, "others": {}}
+            yield dataclasses.replace(self, **ends, **changes)
 
     @property
     def reason(self) -> str:
@@ -52,8 +71,12 @@ class Propensities:
         if not self.compared:
             return f"{self.method}, as asked for"
         others = ", ".join(f"{x} {y:.3f}" for x, y in self.compared.items() if x != self.method)
-        best = f"log-likelihood {self.compared[self.method]:.3f} per session"
-        return f"{self.method} predicts held-out clicks best: {best} ({others})"
+        why = "predicts held-out clicks best"
+        if self.others:
+            why = f"is the simplest that may predict held-out clicks best ({', '.join(self.others)}"
+            why += " may, too, and labels and values join them)"
+        likelihood = f"log-likelihood {self.compared[self.method]:.3f} per session"
+        return f"{self.method} {why}: {likelihood} ({others})"
 
     @property
     def are_of_items(self) -> bool:
@@ -70,7 +93,8 @@ class Propensities:
         names = ("values", "low", "high")
         arrays = {name: getattr(self, name)[index] for name in names}
         draws = self.draws[:, index] if self.draws.size else self.draws
-        return dataclasses.replace(self, positions=positions, draws=draws, **arrays)
+        others = {method: values[index] for method, values in self.others.items()}
+        return dataclasses.replace(self, positions=positions, draws=draws, others=others, **arrays)
 
     def at(self, positions: ArrayLike) -> Floats:
         """Returns the propensities of positions, of the same shape.
@@ -98,6 +122,7 @@ class Propensities:
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in vars(self).items()
         }
+        fields["others"] = {name: values.tolist() for name, values in self.others.items()}
         artefacts.write_json(pathlib.Path(path), fields)
 
     @classmethod
@@ -111,14 +136,15 @@ class Propensities:
             fields = artefacts.read_json(pathlib.Path(path))
             names = ("values", "low", "high", "draws")
             arrays = {x: numbers(x, fields[x]) for x in names if x in fields}
+            others = {x: numbers("others", y) for x, y in fields.get("others", {}).items()}
             positions = np.asarray(fields["positions"], np.int64)
             if not len(positions) or np.any(np.diff(positions) <= 0):
                 raise ValueError("`positions` must increase")
-            for name, array in arrays.items():
+            for name, array in [*arrays.items(), *(("others", x) for x in others.values())]:
                 if array.size and array.shape[-1:] != positions.shape:
                     raise ValueError(f"`{name}` must have the length of `positions`")
             probabilities("values", arrays["values"])
-            return cls(**{**fields, **arrays, "positions": positions})
+            return cls(**{**fields, **arrays, "positions": positions, "others": others})
 
     def draw(self, axes: Any) -> None:
         """Draws the propensities with their intervals.
@@ -140,10 +166,13 @@ def estimate(
 ) -> Propensities:
     """Estimates the propensities of the positions of a log.
 
-    `"auto"` takes the model that best predicts held-out clicks, which may be `"none"`: see
-    `compare`. `"pbm"` compares the clicks of the same items at different positions, and does not
-    assume how clicks depend on items. The others fit a click model. In `"additive"`, the log-odds
-    of position and item add up. In `"ubm"`, examination also depends on the last click above.
+    `"auto"` takes the simplest model that may predict held-out clicks best, which may be `"none"`:
+    see `compare`. Others that may be right are kept beside it, widen its intervals, and are joined
+    in labels and values. It leaves out `"ubm"` and `"cascade"`, whose users another model predicts.
+
+    `"pbm"` compares the clicks of the same items at different positions, and does not assume how
+    clicks depend on items. The others fit a click model. In `"additive"`, the log-odds of position
+    and item add up. In `"ubm"`, examination also depends on the last click above.
     `"cascade"`, `"dcm"` and `"dbn"` are for users who read from the top and stop. These and `"ubm"`
     need sessions.
 
@@ -178,8 +207,11 @@ def estimate(
     check_choice("method", method, METHODS)
     if resamples < 1:
         raise refusal("`resamples` must be at least 1", resamples)
-    compared = compare(sample(log)) if method == "auto" else []
-    method = compared[0].model if compared else method
+    compared = []
+    if method == "auto":
+        few = sample(log)
+        compared = compare(few, [x for x in identifiable_models(few) if x not in _NESTED])
+    [method, *others] = choose(compared) if compared else [method]
     if reason := why_unidentified(log, "pbm" if compared else method):
         if not compared:
             raise ValueError(reason)
@@ -192,20 +224,21 @@ def estimate(
             present.append((shown > 0.0)[log.pools])
             yield weight
 
-    weights = each()
-    if method == "pbm":
-        examined = all_pairs(log, weights)[:, log.pools]
-    else:
-        examined = np.stack([fitted.examined for fitted in fits(log, method, weights)])
+    sources = _connect_positions(log, [method, *others])
+    examined = _examination(log, method, each())
     # a resample without a position says nothing of it, and nothing at all without the reference
-    source = _connect_positions(log, method)
-    relative = np.where(np.stack(present), examined, np.nan)[:, source]
-    values = _relate(relative, 0)
+    relative = np.where(np.stack(present), examined, np.nan)[:, sources[method]]
+    values, reference = _relate(relative, 0), 0
     if (best := int(values[0].argmax())) and np.percentile(values[1:, best], 2.5) > 1.0:
-        values = _relate(relative, best)
+        values, reference = _relate(relative, best), best
         _warn_of_first(log.positions[best], values[0, 0])
     values = np.minimum(values, 1.0)
+    of_others = {}
+    for other in others:
+        [examined] = _examination(log, other, [np.ones(len(log.items))])[:, sources[other]]
+        of_others[other] = np.minimum(examined / examined[reference], 1.0)
     low, high = np.percentile(values[1:], [2.5, 97.5], axis=0)
+    low, high = join(values[0], low, high, of_others.values())
     _warn_if_wide(log.positions, values[0], low, high)
     return Propensities(
         log.positions,
@@ -215,7 +248,21 @@ def estimate(
         method,
         values[1:].round(6),
         {fit.model: fit.log_likelihood for fit in compared},
+        of_others,
     )
+
+
+def join(value: Any, low: Any, high: Any, others: Iterable[Any]) -> tuple[Any, Any]:
+    """Ends of an interval, widened by how far values of other models are from its own."""
+    every = np.stack([value, *others])
+    return low - (value - every.min(axis=0)), high + (every.max(axis=0) - value)
+
+
+def _examination(log: Log, method: str, weights: Iterable[Floats]) -> Floats:
+    """Examination of each position by each weight, up to a factor, `[weights, positions]`."""
+    if method == "pbm":
+        return all_pairs(log, weights)[:, log.pools]
+    return np.stack([fitted.examined for fitted in fits(log, method, weights)])
 
 
 def _relate(examined: Floats, reference: int) -> Floats:
@@ -233,16 +280,17 @@ def _weights(log: Log, resamples: int, seed: int) -> Iterator[Floats]:
         yield (drawn if drawn.any() else np.ones_like(drawn))[log.units]
 
 
-def _connect_positions(log: Log, method: str) -> Integers:
-    """Index of the position from which each position has its propensity, `[positions]`."""
+def _connect_positions(log: Log, methods: Iterable[str]) -> dict[str, Integers]:
+    """By method, index of the position from which each one has its propensity, `[positions]`."""
     every = np.arange(len(log.positions))
-    if method not in ("pbm", "additive", "ubm"):
-        return every
+    sources = dict.fromkeys(methods, every)
+    if sources.keys().isdisjoint(_BY_SWAPS):
+        return sources
     group = pool_groups(log)[log.pools]
     clicks = np.bincount(group, np.bincount(log.columns, log.clicks, len(every)))
     inside = np.flatnonzero(group == clicks.argmax())
     if len(inside) == len(every):
-        return every
+        return sources
     outside = log.positions[group != clicks.argmax()]
     rows = np.isin(log.columns, inside, invert=True).sum()
     warnings.warn(
@@ -252,7 +300,8 @@ def _connect_positions(log: Log, method: str) -> Integers:
         stacklevel=3,
     )
     distance = np.abs(log.positions[:, np.newaxis] - log.positions[inside])
-    return inside[distance.argmin(axis=1)]
+    nearest = inside[distance.argmin(axis=1)]
+    return {x: nearest if x in _BY_SWAPS else every for x in sources}
 
 
 def _warn_if_wide(positions: Integers, values: Floats, low: Floats, high: Floats) -> None:
