@@ -19,8 +19,11 @@ import sklearn
 import tensorflow as tf
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, RandomizedSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from tests.references.metrics import ndcg
 from tfrank_sel import Ranker, losses, models
@@ -250,6 +253,67 @@ def test_importances_tell_which_column_matters(ranker: Ranker) -> None:
     again = copy.deepcopy(ranker)
     again._importances, again._measured = None, ranker._measured
     np.testing.assert_array_equal(again.feature_importances_, ranker.feature_importances_)
+
+
+def test_missing_numbers_of_an_array_are_those_of_a_frame() -> None:
+    rng = np.random.default_rng(3)
+    missing = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    of_array = Ranker(losses.LambdaLoss(), epochs=2, **QUICK).fit(missing, Y, qid=QID)
+    names = ["0", "1", "2"]
+    frame = pd.DataFrame(missing, columns=names)
+    of_frame = clone(of_array).fit(frame, Y, qid=QID)
+    scores = of_array.predict(missing, qid=QID)
+    np.testing.assert_array_equal(scores, of_frame.predict(frame, qid=QID))
+    assert np.isfinite(scores).all()
+
+
+def test_a_missing_number_that_fit_had_none_of_is_refused(ranker: Ranker) -> None:
+    with pytest.raises(ValueError, match="`X` must have no missing number"):
+        ranker.predict(np.where(X_TEST > 2.0, np.nan, X_TEST), qid=QID_TEST)
+
+
+def test_weights_of_lists_are_those_of_their_mean(ranker: Ranker) -> None:
+    alone, queries = [], np.unique(QID_TEST)
+    for query in queries:
+        rows = query == QID_TEST
+        alone.append(ranker.score(X_TEST[rows], Y_TEST[rows], qid=QID_TEST[rows]))
+    of_query = np.arange(len(queries)) % 3
+    weights = of_query[np.searchsorted(queries, QID_TEST)]
+    expected = np.average(alone, weights=of_query)
+    found = ranker.score(X_TEST, Y_TEST, qid=QID_TEST, sample_weight=weights)
+    assert found == pytest.approx(expected)
+
+
+def test_a_lost_query_is_an_error_where_fit_had_queries(ranker: Ranker) -> None:
+    with pytest.raises(
+        ValueError, match="are ranked as one list, but the longest one of `fit` has"
+    ):
+        ranker.score(X_TEST, Y_TEST)
+
+
+def test_a_loss_is_named_and_its_arguments_are_parameters() -> None:
+    named = Ranker("LambdaLoss", epochs=1, **QUICK).fit(X, Y, qid=QID)
+    assert [*named.history_] == ["lambda_loss"]
+    nested = Ranker(losses.RGCrossLoss()).set_params(loss__alpha=0.3, dropout=0.1)
+    assert (nested.loss.alpha, nested.dropout) == (0.3, 0.1)
+    with pytest.raises(ValueError, match=r"`loss__` must be followed by one of .*alpha"):
+        nested.set_params(loss__beta=1.0)
+
+
+@pytest.mark.parametrize("search", [cross_val_score, GridSearchCV, RandomizedSearchCV])
+def test_a_pipeline_passes_queries_on(search: Any) -> None:
+    scale = ColumnTransformer([("scaled", StandardScaler(), [0, 1, 2])])
+    pipe = make_pipeline(scale, Ranker(losses.RGCrossLoss(), members=1, epochs=1, **QUICK))
+    alphas = {"ranker__loss__alpha": [0.2, 0.4]}
+    with sklearn.config_context(enable_metadata_routing=True):
+        if search is cross_val_score:
+            scores = search(pipe, X, Y, params={"qid": QID, "groups": QID}, cv=GroupKFold(2))
+        else:
+            more = {"n_iter": 2} if search is RandomizedSearchCV else {}
+            found = search(pipe, alphas, cv=GroupKFold(2), **more).fit(X, Y, qid=QID, groups=QID)
+            scores = found.cv_results_["mean_test_score"]
+            assert found.best_estimator_.score(X, Y, qid=QID) > 0.5
+    assert np.isfinite(scores).all()
 
 
 @pytest.mark.long

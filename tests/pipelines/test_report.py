@@ -18,6 +18,7 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration.training import ModelSection
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.ingestion.inputs import Job
@@ -197,6 +198,12 @@ def test_a_model_that_a_simple_ranking_beats_is_told_so_first(made):
         "add features that matter before you serve the model: NDCG@10 0.500, popularity 0.540: "
         "significant loss (-0.080 to -0.010)"
     )
+    own = {"all": compared(0.56, -0.02)}
+    run.evaluation = dataclasses.replace(found, slices=own, against="baseline")
+    for trees, way in (("auto", "networks alone, by --no-ensemble,"), (False, "with the loss of")):
+        run.configuration = Configuration(model=ModelSection(trees=trees))
+        [first, *_] = verdict.Verdict.of(run).next
+        assert first.startswith(f"train {way}"), first
     run.evaluation = dataclasses.replace(found, simple={"odd": simple["odd"]})
     assert "before you serve" not in str(verdict.Verdict.of(run).next)
 

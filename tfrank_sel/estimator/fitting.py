@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfrank_sel import metrics, models
 from tfrank_sel.arguments import Count, OpenShare
 from tfrank_sel.data.lists import Lists, pad
-from tfrank_sel.features import FeatureTypes
+from tfrank_sel.features import FeatureTypes, Number
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.training import fitting
 from tfrank_sel.training.callbacks import Hooks
@@ -46,9 +46,11 @@ def train(
         candidate: The models to train.
         learned: Lists to learn from, with labels.
         held_out: Lists that decide when to stop; None to train for all epochs.
-        features: Type of each feature; None if all are numbers that are never missing.
+        features: Type of each feature; None if all are numbers.
         settings: How to train.
     """
+    if features is None and np.isnan(learned.features).any():
+        features = {str(column): Number() for column in range(learned.features.shape[1])}
     if features is None:
         mean, variance = models.moments(learned.features)
         preparation = models.Preparation(mean, variance, within_list=True)
@@ -115,12 +117,11 @@ class GraphScorer:
             scores[rows] = self.graph(inputs).numpy()[mask]
         return scores
 
-    def ndcg(self, lists: Lists) -> float:
-        """Returns the mean NDCG@10 of lists with labels; that of a list without relevance is 0."""
-        return float(self.ndcgs(lists).mean())
-
     def ndcgs(self, lists: Lists) -> np.ndarray:
-        """Returns the NDCG@10 of each list with labels, in the order of `Lists.batches`."""
+        """Returns the NDCG@10 of each list with labels, in the order of `Lists.batches`.
+
+        That of a list without relevance is 0.
+        """
         scores, values = self.scores(lists), []
         for rows, _, mask in lists.batches():
             labels = pad(lists.labels[rows], mask, np.nan)

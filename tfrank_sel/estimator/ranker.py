@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tfrank_sel import losses
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.spec import FeatureSpec
@@ -60,6 +61,11 @@ TREES = 100  # if no lists are held out
 SUMMARY = ("epochs", "validation_ndcg", "adds")  # of the training of a model
 
 
+def _loss_of(loss: Any) -> Any:
+    """A loss by the name of its class, or the loss itself."""
+    return getattr(losses, loss)() if isinstance(loss, str) and loss in losses.__all__ else loss
+
+
 @contextlib.contextmanager
 def _unchanged_by_errors(ranker: "Ranker") -> Iterator[None]:
     """Leaves a ranker as it was if its training ends with an error, or is interrupted."""
@@ -83,11 +89,13 @@ class Ranker(BaseEstimator):
 
     The items of a list are compared with each other: pass the same whole lists to `predict` that a
     user is shown, with their `qid`. Without `qid` and `group`, all rows are one list; `fit` warns
-    of that, and so do `predict` and `score` for more rows than the longest list of training has.
+    of that. `predict` and `score` refuse more rows than the longest list of training has, or warn
+    if `fit` had none of both, either.
 
     Args:
-        loss: A loss such as `losses.LambdaLoss()`, or a sequence of losses of different names, for
-            networks alone. None for the models of `tfrank-sel-pipelines run`: a network of
+        loss: A loss such as `losses.LambdaLoss()`, or the name of its class, or a sequence of
+            losses of different names, for networks alone. `set_params(loss__k=5)` sets an argument
+            of a loss. None for the models of `tfrank-sel-pipelines run`: a network of
             `losses.RGCrossLoss()`, and, with half of the weight if LightGBM is installed, trees
             of `losses.MeanSquaredLoss()` and `losses.RGCrossLoss()`.
         members: Number of models, which take the losses in turn, each with another seed: without
@@ -130,9 +138,9 @@ class Ranker(BaseEstimator):
         feature_names_in_: Names of the columns, if `X` was a frame.
         feature_importances_: See the property.
 
-    Inputs: `X` is an array of finite numbers `[rows, num_features]`, a SciPy sparse matrix, which
-    is made dense, or a pandas or polars frame, of which numbers, texts and times may be missing. A
-    row is an item.
+    Inputs: `X` is an array of numbers `[rows, num_features]`, a SciPy sparse matrix, which is made
+    dense, or a pandas or polars frame, of texts and times, too. Values may be missing; in an array
+    they are NaN, and those of `fit` must have some if others have. A row is an item.
 
     Example:
         >>> random = np.random.default_rng(0)
@@ -148,7 +156,7 @@ class Ranker(BaseEstimator):
     """
 
     # numbers of `training.Settings`, written out for readers of the signature; a test compares them
-    loss: keras.losses.Loss | Sequence[keras.losses.Loss] | None = None
+    loss: Kind | Sequence[Kind] | None = None
     _: dataclasses.KW_ONLY
     members: int | None = None
     effort: str = "default"
@@ -218,6 +226,8 @@ class Ranker(BaseEstimator):
             self._longest = 0
             learned = self._lists(X, y, qid, group, sample_weight)
             self._longest = int(learned.sizes.max())
+            self._has_lists = qid is not None or group is not None
+            self._may_miss = bool(np.isnan(learned.features).any())
             held_out = self._held_out_lists(eval_set, eval_qid, eval_group)
             if held_out is None:
                 learned, held_out = learned.split(settings.validation_fraction, seed)
@@ -263,7 +273,9 @@ class Ranker(BaseEstimator):
         scores[order] = self._scorer.scores(lists)
         return scores
 
-    def score(self, X: Any, y: Any, *, qid: Any = None, group: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, *, qid: Any = None, group: Any = None, sample_weight: Any = None
+    ) -> float:
         """Returns the mean NDCG@10 of the lists, with the gain `2^y - 1`, in [0, 1].
 
         It is averaged over the orders of items with equal scores. A list without a relevant item is
@@ -274,13 +286,19 @@ class Ranker(BaseEstimator):
             y: Relevance of each item, `[rows]`.
             qid: As in `fit`.
             group: As in `fit`.
+            sample_weight: As in `fit`; a list weighs as much as its items do on average.
 
         Raises:
             sklearn.exceptions.NotFittedError: If the ranker is not trained.
             ValueError: If an argument has another shape.
         """
         check_is_fitted(self)
-        return self._scorer.ndcg(self._lists(X, y, qid, group))
+        lists = self._lists(X, y, qid, group, sample_weight)
+        weights = None
+        if lists.weights is not None:
+            means = np.add.reduceat(lists.weights, lists.offsets[:-1]) / lists.sizes
+            weights = means[np.argsort(lists.sizes, kind="stable")]
+        return float(np.average(self._scorer.ndcgs(lists), weights=weights))
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -322,13 +340,29 @@ class Ranker(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = tags.target_tags.positive_only = True
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         # the lists of users stay out of a pickle
         return {**state, "_measured": None} if "_measured" in state else state
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets parameters, also arguments of the loss, such as `loss__temperature=2.0`."""
+        start = "loss__"
+        of_loss = {x.removeprefix(start): y for x, y in params.items() if x.startswith(start)}
+        super().set_params(**{x: y for x, y in params.items() if not x.startswith(start)})
+        if of_loss:
+            loss = _loss_of(self.loss)
+            config = loss.get_config() if isinstance(loss, keras.losses.Loss) else {}
+            if lacking := [x for x in of_loss if x not in config]:
+                raise refusal(
+                    f"`{start}` must be followed by one of {', '.join(config) or 'nothing'}",
+                    repr(lacking[0]),
+                )
+            self.loss = type(loss).from_config({**config, **of_loss})
+        return self
 
     def _losses(self) -> tuple[Sequence[Kind], Sequence[Kind]]:
         """The losses of networks and of trees: those of the user, or those of the default."""
@@ -340,12 +374,13 @@ class Ranker(BaseEstimator):
             return default_losses(False, self.effort), forests
         if self.effort != "default":
             raise refusal("`effort` must be 'default' with a `loss`", self.effort)
-        losses = list(self.loss) if isinstance(self.loss, Sequence) else [self.loss]
-        if not losses or not all(isinstance(loss, keras.losses.Loss) for loss in losses):
+        is_one = isinstance(self.loss, str) or not isinstance(self.loss, Sequence)
+        chosen = [_loss_of(x) for x in ([self.loss] if is_one else self.loss)]
+        if not chosen or not all(isinstance(loss, keras.losses.Loss) for loss in chosen):
             expected = "`loss` must be None, a loss of Keras or a sequence of losses"
             raise TypeError(received(expected, repr(self.loss)))
-        check_names("loss", losses)
-        return losses, ()
+        check_names("loss", chosen)
+        return chosen, ()
 
     def _candidate(
         self, networks: Sequence[Kind], forests: Sequence[Kind], size: int, is_measured: bool
@@ -378,7 +413,12 @@ class Ranker(BaseEstimator):
     def _read(self, X: Any, qid: Any, group: Any) -> tuple[Lists, np.ndarray]:
         """The lists without labels, and the indices of the rows, list by list."""
         if self.features_ is None:
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float32)
+            finite = {"dtype": np.float32, "ensure_all_finite": "allow-nan"}
+            X = validate_data(self, X, reset=False, accept_sparse="csr", **finite)
+            if self._longest and not self._may_miss and np.isnan(X.sum()):
+                raise refusal(
+                    "`X` must have no missing number, since that of `fit` had none", "NaN"
+                )
         else:
             validate_data(self, X, reset=False, skip_check_array=True)
             if not hasattr(X, "columns"):
@@ -386,6 +426,8 @@ class Ranker(BaseEstimator):
         rows = X.shape[0]
         if qid is None and group is None and rows > self._longest:
             message = f"`qid` and `group` are missing: all {rows} rows are ranked as one list"
+            if self._longest and self._has_lists:
+                raise ValueError(f"{message}, but the longest one of `fit` has {self._longest}")
             warnings.warn(message, stacklevel=4)
         sizes, order = groups_of(rows, qid, group)
         if self.features_ is not None:

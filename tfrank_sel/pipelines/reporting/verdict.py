@@ -125,14 +125,14 @@ def _worse(
     yield from ((key, compared) for _, key, compared in found)
 
 
-def _beaten(evaluation: Evaluation, metric: str) -> str:
-    """The best ranking than which the model is significantly worse; empty if none is."""
+def _better(evaluation: Evaluation, metric: str) -> tuple[str, str]:
+    """The best ranking than which the model is significantly worse, and by how much, if any is."""
     others = {evaluation.against: evaluation.overall, **evaluation.simple}
     better = {name: x[metric] for name, x in others.items() if x[metric].high < 0.0}
     if not better:
-        return ""
+        return "", ""
     name = max(better, key=lambda x: better[x].baseline)
-    return better[name].describe(metric, name)
+    return name, better[name].describe(metric, name)
 
 
 def _beside(evaluation: Evaluation) -> dict[str, Comparisons]:
@@ -149,8 +149,13 @@ def _beside(evaluation: Evaluation) -> dict[str, Comparisons]:
 def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Iterator[str]:
     configuration, evaluation = run.configuration, run.evaluation
     rules = configuration.blessing
-    if better := _beaten(evaluation, rules.metric):
-        yield f"add features that matter before you serve the model: {better}"
+    better, by = _better(evaluation, rules.metric)
+    if better == "baseline":  # a network of one loss on the same features
+        is_alone = not configuration.model.trees
+        way = "with the loss of the baseline" if is_alone else "networks alone, by --no-ensemble,"
+        yield f"train {way} before you serve the model: {by}"
+    elif better:
+        yield f"add features that matter before you serve the model: {by}"
     leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
     late = dict.fromkeys(whole(x.feature) for x in leaks)
     if names := [x for x in late if x not in rules.allow_leaks]:
