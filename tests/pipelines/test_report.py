@@ -18,6 +18,7 @@ from tfrank_sel.data.schema import Schema
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration.sections import Rules
 from tfrank_sel.pipelines.configuration.training import ModelSection
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
@@ -135,12 +136,11 @@ def listed(page, after):
     return [html.unescape(x).strip() for x in found.split("<li>")[1:]]
 
 
-def test_the_page_begins_with_the_difference_and_what_to_do(page):
+def test_the_page_begins_with_the_refusal_and_what_to_do_without_the_value_of_a_leak(page):
     head = html.unescape(page.read_text()).partition('<strong class="headline">')[2]
     headline, _, rest = head.partition("</strong>")
-    assert headline == (
-        "+0.0 % NDCG@10, compared with the baseline (+0.0 to +0.0): no significant difference"
-    )
+    assert headline.startswith("Not published: after orders the labels: 1.000 by ")
+    assert "compared with the baseline" not in rest.partition("</header>")[0]
     steps = re.findall(r'<p class="next">next: (.*?)</p>', rest)
     assert steps == [
         "delete after from [features], or, if known before: --allow-leaks after",
@@ -192,6 +192,7 @@ def test_a_model_that_a_simple_ranking_beats_is_told_so_first(made):
         records=Records("", Schema({}, {})),
         job=SimpleNamespace(inputs=None),
         splits={"train": SimpleNamespace(statistics=SimpleNamespace(labels=()))},
+        push_outcome=None,
     )
     [first, *_] = verdict.Verdict.of(run).next
     assert first == (
@@ -206,6 +207,13 @@ def test_a_model_that_a_simple_ranking_beats_is_told_so_first(made):
         assert first.startswith(f"train {way}"), first
     run.evaluation = dataclasses.replace(found, simple={"odd": simple["odd"]})
     assert "before you serve" not in str(verdict.Verdict.of(run).next)
+    value = verdict.Verdict.of(run).headline
+    run.push_outcome = SimpleNamespace(reasons=["50 queries, at least 99 required"])
+    refused = verdict.Verdict.of(run)
+    assert refused.headline == "Not published: 50 queries, at least 99 required"
+    assert refused.difference == ""  # a feature leaks the label
+    run.configuration = Configuration(blessing=Rules(allow_leaks=["after"]))
+    assert verdict.Verdict.of(run).difference == value
 
 
 def test_the_page_judges_in_sentences(page):

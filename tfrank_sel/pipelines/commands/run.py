@@ -234,6 +234,8 @@ def execute(
             judged = verdict.Verdict.of(result)
             steps = judged.next
             console.print(judged.headline, style="bold")
+            if judged.difference:
+                console.print(judged.difference)
             if judged.losses:
                 console.print(judged.losses, style="red")
             for table in tables.tables(result):

@@ -32,22 +32,30 @@ class Verdict:
     """A verdict of a run.
 
     Args:
-        headline: The relative difference, with its 95 % interval.
+        headline: The relative difference, with its 95 % interval; of a model that is not published,
+            the first reason.
+        difference: The difference, if it is no headline; empty if a feature leaks the label.
         losses: The slices that are significantly worse; empty if none is.
         next: What to do, from what the run found; at most `MOST` lines.
     """
 
     headline: str
+    difference: str
     losses: str
     next: list[str]
 
     @classmethod
     def of(cls, run: "Run") -> "Verdict":
-        """Returns the verdict of a run whose model is pushed."""
+        """Returns the verdict of a run whose model is pushed, or refused."""
         rules = run.configuration.blessing
         least = rules.min_slice_queries
         steps = [*_steps(run, dict(_worse(run.evaluation, least)))][:MOST]
-        return cls(headline(run.evaluation, rules.metric), losses(run.evaluation, least), steps)
+        first, difference = headline(run.evaluation, rules.metric), ""
+        outcome = run.push_outcome
+        if outcome and outcome.reasons:
+            difference = "" if _leaks(run) else first
+            first = f"Not published: {outcome.reasons[0]}"
+        return cls(first, difference, losses(run.evaluation, least), steps)
 
 
 def headline(evaluation: Evaluation, metric: str) -> str:
@@ -146,6 +154,13 @@ def _beside(evaluation: Evaluation) -> dict[str, Comparisons]:
     }
 
 
+def _leaks(run: "Run") -> list[str]:
+    """The features that are known after the label only, and are not allowed to be."""
+    leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
+    late = dict.fromkeys(whole(x.feature) for x in leaks)
+    return [x for x in late if x not in run.configuration.blessing.allow_leaks]
+
+
 def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Iterator[str]:
     configuration, evaluation = run.configuration, run.evaluation
     rules = configuration.blessing
@@ -156,9 +171,7 @@ def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Ite
         yield f"train {way} before you serve the model: {by}"
     elif better:
         yield f"add features that matter before you serve the model: {by}"
-    leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
-    late = dict.fromkeys(whole(x.feature) for x in leaks)
-    if names := [x for x in late if x not in rules.allow_leaks]:
+    if names := _leaks(run):
         allowed = shell("--allow-leaks", join(names))
         yield f"delete {', '.join(names)} from [features], or, if known before: {allowed}"
     for name, is_feature in card.positions(run):
