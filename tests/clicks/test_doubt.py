@@ -1,5 +1,7 @@
 """Models of users that may be right: which remain, and what they make of labels and values."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from tfrank_sel import clicks
 from tfrank_sel.clicks.comparison import choose
 
 ITEMS, PLACES, QUERIES = 12, 6, 60
+PLACES_FROM_1 = np.arange(1, PLACES + 1)
 EXAMINED = np.array([0.9, 0.6, 0.4, 0.3, 0.2, 0.15])
 
 
@@ -25,7 +28,7 @@ def rows_of(users, sessions=4000, seed=0):
     return {
         "query": np.repeat(query, PLACES),
         "item": item.ravel(),
-        "position": np.tile(np.arange(1, PLACES + 1), sessions),
+        "position": np.tile(PLACES_FROM_1, sessions),
         "click": clicked.ravel().astype(int),
         "session": np.repeat(np.arange(sessions), PLACES),
     }
@@ -94,6 +97,13 @@ def test_labels_are_the_mean_of_the_models_that_may_be_right(doubted):
     each = [clicks.labels(log, x)["label"] for x in estimated.each()]
     assert len(each) == 1 + len(estimated.others)
     np.testing.assert_allclose(clicks.labels(log, estimated)["label"], np.mean(each, axis=0))
+    columns = rows_of(distracted, 600)
+    del columns["session"]
+    without, ends = clicks.Log.of(columns), EXAMINED / EXAMINED[0]
+    alone = clicks.Propensities(PLACES_FROM_1, ends, ends, ends, "pbm")
+    joined = dataclasses.replace(alone, others={"dbn": ends})  # which needs sessions
+    labels = [clicks.labels(without, x)["label"] for x in (alone, joined)]
+    np.testing.assert_array_equal(*labels)
 
 
 def test_a_value_joins_those_of_the_models_that_may_be_right(doubted):

@@ -103,3 +103,13 @@ def test_an_error_names_the_list_and_columns_of_other_lengths(named_endpoint):
     del sent["price"]
     error = answer(port, {"signature_name": "predict", "inputs": sent})["error"]
     assert error == "Missing named input: price in 'inputs' object."
+
+
+def test_whole_lists_need_no_mask_and_an_unknown_name_is_told(named_endpoint):
+    port, sent = named_endpoint.rest_port, inputs(ROWS, QUERY)
+    wanted = answer(port, {"signature_name": "predict", "inputs": sent})
+    whole = {name: x for name, x in sent.items() if name != "mask"}
+    assert answer(port, {"signature_name": "predict", "inputs": whole}) == wanted
+    whole["prise"] = whole.pop("price")
+    error = answer(port, {"signature_name": "predict", "inputs": whole})["error"]
+    assert error.endswith("price in 'inputs' object. 'prise' is unknown. Did you mean 'price'?")

@@ -95,17 +95,11 @@ def labels(
     check_choice("correction", correction, CORRECTIONS)
     check_least(least)
     if isinstance(propensities, Propensities) and propensities.others:
-        each = [
-            labels(
-                log,
-                x,
-                correction,
-                false_clicks=false_clicks,
-                least=least,
-                regression=regression,
-            )
-            for x in propensities.each()
-        ]
+        options = {"false_clicks": false_clicks, "least": least, "regression": regression}
+        first, *others = propensities.each()
+        # sessions may be known of the log of the propensities alone
+        kept = [x for x in others if log.has_sessions or x.method not in models.OF_SESSIONS]
+        each = [labels(log, x, correction, **options) for x in (first, *kept)]
         return {**each[0], "label": np.mean([x["label"] for x in each], axis=0)}
     fitted = None
     if not isinstance(propensities, Propensities):

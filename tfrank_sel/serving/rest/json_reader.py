@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import simdjson
 
+from tfrank_sel.errors import nearest, question
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.tensor_protos import Arrays
 from tfrank_sel.serving.protos import DataType
@@ -41,6 +42,7 @@ _REASONS = {
 }
 # The fields of a request beside its inputs, by name: the type of each, and that of a JSON schema.
 FIELDS: Mapping[str, tuple[type, str]] = {"signature_name": (str, "string")}
+_MASK = "mask"  # of the items of lists, in signatures of this package
 _MANY = 256  # keys of an object; simdjson looks up each from the start
 # simdjson accepts a byte order mark, which JSON does not.
 _BOM = b"\xef\xbb\xbf"
@@ -368,9 +370,23 @@ def _columns(
             )
         inputs = dict.fromkeys(types, inputs)
     for name in types:
-        if name not in inputs:
-            raise invalid(f"Missing named input: {name} in 'inputs' object.")
-    return {name: tensor(inputs[name], dtype) for name, dtype in types.items()}
+        if name not in inputs and name != _MASK:
+            meant = next((x for x in inputs if x not in types and nearest(x, [name])), None)
+            why = "" if meant is None else f" {meant!r} is unknown.{question(meant, [name])}"
+            raise invalid(f"Missing named input: {name} in 'inputs' object.{why}")
+    arrays = {name: tensor(inputs[name], dtype) for name, dtype in types.items() if name in inputs}
+    if _MASK in types and _MASK not in arrays:
+        lengths = {
+            (len(x), len(row)) for x in inputs.values() if _is_list(x) for row in x if _is_list(row)
+        }
+        if len(lengths) != 1 or types[_MASK] != DataType.DT_BOOL:
+            raise invalid(f"Missing named input: {_MASK} in 'inputs' object.")
+        arrays[_MASK] = np.ones(lengths.pop(), bool)  # lists of one length are whole
+    return arrays
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, simdjson.Array))
 
 
 def _stack(values: list[Any], dtype: int) -> np.ndarray:

@@ -73,7 +73,11 @@ def to_inputs(document: Mapping[str, Any], types: Mapping[str, int], inputs: Mod
         made = {alias: np.stack([x[name] for x in parts]) for name, alias in features.items()}
     except ValueError as error:
         raise invalid("request: expected lists of one length; pad them", "several") from error
-    return {**made, **{x: json_reader.to_array(plain[x], types[x]) for x in types if x not in made}}
+    others = {x: y for x, y in plain.items() if x not in made}
+    return made | {
+        x: y if isinstance(y, np.ndarray) else json_reader.to_array(y, types[x])
+        for x, y in others.items()
+    }
 
 
 def _as_it_is(value: Any, _: int) -> Any:
