@@ -249,6 +249,38 @@ class Recommender(Configurable):
         with artefacts.folder(Path(path), _KIND) as written:
             storage.write(written, config, [*arrays.values()], self.trees_)
 
+    @check_arguments
+    def export(
+        self, path: StrPath, k: Count = 10, *, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Writes a SavedModel that answers as `recommend`, without Python.
+
+        Its signature `serving_default` takes `user`, strings `[batch_size]`. Users of the fit have
+        their histories, and others none. The signature `recommend` takes, too:
+
+        * `history`: ids of items in order of time, strings `[batch_size, length]`, padded with
+          `""`. It takes the place of what a user has in the fit, unless it is all `""`.
+        * `exclude`: ids of items that are not recommended, strings `[batch_size, count]`, padded
+          with `""`.
+
+        Both return `items`, strings `[batch_size, k]`, and `scores`, float32; `""`, with the lowest
+        finite float32, where there are no more candidates. The manifest is as in `export.export`.
+
+        Args:
+            path: Folder to write; it must not exist.
+            k: Number of items to return.
+            metadata: Additional JSON-ready content of the manifest, such as metrics.
+
+        Raises:
+            AttributeError: If the recommender is not fitted.
+            FileExistsError: If `path` exists, or another process is exporting to it.
+            ImportError: If TensorFlow is not installed.
+            ValueError: If a retriever has scores of another class than those of this package.
+        """
+        from tfrank_sel.recommend import graph
+
+        graph.export(self, path, k, metadata)
+
     @classmethod
     def load(cls, path: StrPath) -> Self:
         """Reads a folder written by `save`.
