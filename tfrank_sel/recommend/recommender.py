@@ -15,7 +15,7 @@ from tfrank_sel.data import Sequences, arrays, formats
 from tfrank_sel.data.sequences import find
 from tfrank_sel.errors import refusal
 from tfrank_sel.models.als.factorizer import Learned
-from tfrank_sel.recommend import pairs, ranking, storage
+from tfrank_sel.recommend import answers, pairs, ranking, storage
 from tfrank_sel.recommend.candidates import Factors, Neighbours, Popular, Source, Successors
 from tfrank_sel.recommend.columns import ItemColumns, UserColumns
 from tfrank_sel.recommend.evaluation import TWO_STAGES, Evaluation, cover, measure, relevance
@@ -248,6 +248,28 @@ class Recommender(Configurable):
         config = {"recommender": self.get_config(), **names}
         with artefacts.folder(Path(path), _KIND) as written:
             storage.write(written, config, [*arrays.values()], self.trees_)
+
+    @check_arguments
+    def write(self, path: StrPath, k: Count = 10, *, verbose: bool = False) -> None:
+        """Writes the best items of all users of the fit into a Parquet file.
+
+        Its columns are `user`, `rank`, from 1, `item` and `score`. The folder `{path}.parts` has
+        what is computed, so that another call goes on where one was killed; it is removed at the
+        end. Memory is that of some thousand users.
+
+        Args:
+            path: The file; it must not exist.
+            k: Number of items of each user.
+            verbose: Whether to show a progress bar, with the time left.
+
+        Raises:
+            AttributeError: If the recommender is not fitted.
+            FileExistsError: If `path` exists, or another process is writing it.
+            OSError: If it cannot be written.
+            ValueError: If the folder of parts has those of another recommender or `k`, or a part is
+                damaged.
+        """
+        answers.write(self, Path(path), k, verbose)
 
     @check_arguments
     def export(
