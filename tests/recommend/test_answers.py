@@ -91,7 +91,7 @@ def test_the_file_is_new_and_a_damaged_part_is_named(saved, tmp_path, monkeypatc
     [part] = tmp_path.glob("*.parts/*.parquet")
     octets = part.read_bytes()
     part.write_bytes(octets[:-20])
-    with pytest.raises(ValueError, match="0.parquet: expected a part of the recommendations"):
+    with pytest.raises(ValueError, match=r"0\.parquet: expected a part of the recommendations"):
         recommender.write(path)
     part.write_bytes(octets)
     # a recommender that is fitted again to the same interactions goes on, too

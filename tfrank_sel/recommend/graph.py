@@ -16,7 +16,6 @@ from tfrank_sel.arguments import StrPath
 from tfrank_sel.errors import refusal
 from tfrank_sel.export import recommenders
 from tfrank_sel.models import BoostedTrees
-from tfrank_sel.ops import catalogue
 from tfrank_sel.recommend import scores
 from tfrank_sel.recommend.scores import Array, Lookup, Products, System, Values
 
@@ -45,7 +44,10 @@ def export(
     def of_history(user: Tensor, history: Tensor, exclude: Tensor) -> Tensors:
         return answer(user, history, exclude)
 
-    endpoints: Any = {"serving_default": (of_user, [user]), "recommend": (of_history, [user, *texts])}
+    endpoints: Any = {
+        "serving_default": (of_user, [user]),
+        "recommend": (of_history, [user, *texts]),
+    }
     recommenders.write(graph, endpoints, path, metadata)
 
 
@@ -70,17 +72,21 @@ class Graph(tf.Module):
         self._taken = taken.items, np.append(0, taken.offsets)
         self._variables: dict[str, tf.Variable] = {}
 
-    def variable(self, values: Array, padded: bool = False) -> tf.Variable:
+    def variable(
+        self, values: Array, padded: bool = False, transposed: bool = False
+    ) -> tf.Variable:
         """Returns the variable of an array, the same one for equal arrays.
 
         Args:
             values: The array.
             padded: Whether a first row of 0 precedes its rows.
+            transposed: Whether its rows, with that of 0, become columns.
         """
         content = hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()
-        key = f"{values.dtype} {values.shape} {padded} {content}"
+        key = f"{values.dtype} {values.shape} {padded} {transposed} {content}"
         if key not in self._variables:
             rows = np.concatenate([np.zeros_like(values[:1]), values]) if padded else values
+            rows = np.ascontiguousarray(rows.T) if transposed else rows
             self._variables[key] = tf.Variable(rows, trainable=False)
         return self._variables[key]
 
@@ -209,11 +215,8 @@ class Links:
         users, width = self._shape[0], self._shape[1] + 1
         keys = self._rows * width + self._columns + 1
         sums = tf.math.unsorted_segment_sum(self._values, keys, users * width)
-        sums = tf.reshape(tf.cast(sums, tf.float32), [users, width])
-        rows = tf.broadcast_to(tf.range(tf.shape(out)[0])[:, tf.newaxis], tf.shape(out))
-        is_out = tf.stack([rows, out], axis=2)
-        sums = tf.tensor_scatter_nd_update(sums, is_out, tf.zeros(tf.shape(out)))
-        values, numbers = tf.math.top_k(sums, min(count, width))
+        sums = tf.reshape(tf.cast(sums, tf.float32), [-1, width])
+        values, numbers = largest(sums, count, out)
         return tf.where(values > 0.0, numbers, 0)
 
 
@@ -262,19 +265,39 @@ def best(graph: Graph, view: Any, count: int, out: Tensor) -> Tensor:
     if isinstance(view, Links):
         return view.best(count, out)
     if isinstance(view, Products):
-        users, items = tf.cast(view.users, tf.float32), graph.variable(view.items, padded=True)
+        users = tf.cast(view.users, tf.float32)
+        # TensorFlow transposes in each call otherwise, which takes longer than the product
+        values = tf.linalg.matmul(users, graph.variable(view.items, padded=True, transposed=True))
+        is_left = tf.reduce_any(users != 0.0, axis=1, keepdims=True)
     elif isinstance(view, Values) and view.items is not None and view.users is None:
-        users = tf.ones([tf.shape(out)[0], 1])
-        items = graph.variable(view.items, padded=True)[:, tf.newaxis]
+        items = graph.variable(view.items, padded=True)
+        values = tf.broadcast_to(items, [tf.shape(out)[0], items.shape[0]])
+        is_left = tf.constant([[True]])
     else:
         return tf.zeros([tf.shape(out)[0], 0], tf.int32)
     # as in `Products.best`, what a matrix product finds is scored again
-    numbers, _ = catalogue.best_unseen(users, items, out, count + scores.SPARE)
-    numbers = tf.sort(numbers, axis=1)
-    is_left = (numbers > 0) & tf.reduce_any(users != 0.0, axis=1, keepdims=True)
+    values, numbers = largest(values, count + scores.SPARE, out)
+    numbers = tf.sort(tf.where(is_left & (values > -np.inf), numbers, 0), axis=1)
     values = tf.cast(at(graph, view, tf.maximum(numbers - 1, 0)), tf.float32)
-    values, places = tf.math.top_k(tf.where(is_left, values, -np.inf), count)
-    return tf.where(values > -np.inf, tf.gather(numbers, places, batch_dims=1), 0)
+    values = tf.where(numbers > 0, values, -np.inf)
+    _, places = tf.math.top_k(values, tf.minimum(count, tf.shape(values)[1]))
+    return tf.gather(numbers, places, batch_dims=1)
+
+
+def largest(values: Tensor, count: int, out: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the largest values of each user, -inf where there are no more, and their columns.
+
+    Args:
+        values: float32 `[users, 1 + items]`; the first column is that of padding.
+        count: Number of values.
+        out: Columns that are left out, that of padding among them, `[users, length]`.
+    """
+    rows = tf.broadcast_to(tf.range(tf.shape(out)[0])[:, tf.newaxis], tf.shape(out))
+    places = tf.stack([rows, out], axis=2)
+    values = tf.tensor_scatter_nd_update(
+        values, places, tf.fill(tf.shape(out), np.float32(-np.inf))
+    )
+    return tf.math.top_k(values, min(count, values.shape[1]))
 
 
 def distinct(numbers: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from tfrank_sel.data import Sequences
 from tfrank_sel.data.sequences import find
 from tfrank_sel.models.als import retrieval
 
