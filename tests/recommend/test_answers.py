@@ -69,7 +69,7 @@ def test_what_was_killed_goes_on_where_it_was(saved, tmp_path, monkeypatch, caps
         fitted(repeats=True).write(path, 4)
     recommender.write(path, 4, verbose=True)
     assert starts == [40, 60, 80]
-    assert "100%" in capsys.readouterr().err
+    assert "100%" in capsys.readouterr().out
     check(path, recommender, 4)
     assert [*tmp_path.iterdir()] == [path]
 

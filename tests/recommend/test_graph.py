@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.recommend.made import QUICK, rows, taken
 from tfrank_sel import export
-from tfrank_sel.recommend import Factors, Popular, Recommender, Source, Successors
+from tfrank_sel.recommend import Encoder, Factors, Popular, Recommender, Source, Successors
 from tfrank_sel.recommend.scores import Scores
 from tfrank_sel.serving.endpoint import Endpoint, ModelConfig
 
@@ -82,7 +82,14 @@ def test_histories_and_exclusions_of_a_request_are_those_of_recommend(tmp_path):
     check({name: x[:1] for name, x in answer.items()}, recommender.recommend(["u3"], k=12))
 
 
-@pytest.mark.parametrize("sources", [(Popular(count=3),), (Factors(num_factors=70), Successors())])
+OTHERS = [
+    (Popular(count=3),),
+    (Factors(num_factors=70), Successors()),
+    (Encoder(count=9, num_factors=16, max_length=4, epochs=1), Popular()),
+]
+
+
+@pytest.mark.parametrize("sources", OTHERS)
 def test_other_sources_are_answered_the_same(sources, tmp_path):
     """Of more items than factors, and than candidates; and of one retriever alone."""
     recommender = fitted(sources)

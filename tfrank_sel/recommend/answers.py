@@ -14,7 +14,6 @@ from pyarrow import parquet
 from tfrank_sel import artefacts
 from tfrank_sel.errors import received, refusal
 from tfrank_sel.locks import atomic_path, hold
-from tfrank_sel.terminal import Terminal
 
 if TYPE_CHECKING:
     from tfrank_sel.recommend.recommender import Recommender
@@ -35,13 +34,8 @@ def write(model: "Recommender", path: Path, k: int, verbose: bool) -> None:
         _check(parts, {"recommender": _digest(model), "k": k, "users": PART})
         starts = range(0, len(model.taken_.user_ids), PART)
         names = [parts / f"{start:012}.parquet" for start in starts]
-        shown = rich.progress.track(
-            zip(starts, names, strict=True),
-            "users",
-            len(names),
-            console=Terminal(stderr=True),
-            disable=not verbose,
-        )
+        each = zip(starts, names, strict=True)
+        shown = rich.progress.track(each, "users", len(names), disable=not verbose)
         for start, name in shown:
             if not name.exists():
                 with atomic_path(name) as written:

@@ -117,7 +117,7 @@ class Factors(Source):
 
     def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
         """Factorises the pairs of users and items."""
-        matrix = _pairs(taken)
+        matrix = incidence(taken)
         model = RGFactorizer(
             self.objective,
             self.num_factors,
@@ -240,7 +240,7 @@ class Neighbours(Source):
 
     def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
         """Counts the users of pairs of items."""
-        matrix = _pairs(taken)
+        matrix = incidence(taken)
         scale = sp.diags(1.0 / np.sqrt(matrix.getnnz(axis=0) + 1.0, dtype=np.float32))
         scaled = matrix @ scale
         cosines = sp.csr_matrix(scaled.T @ scaled)
@@ -281,8 +281,8 @@ class Popular(Source):
         return {name: Values(x[:, 0]) for name, x in self.learned.items()}
 
 
-def _pairs(taken: Sequences) -> Matrix:
-    """Which items each user took, 1 in a CSR matrix `[users, items]`."""
+def incidence(taken: Sequences) -> Matrix:
+    """Returns which items each user took, 1 in a CSR matrix `[users, items]`, float32."""
     matrix = weigh(taken).astype(np.float32)
     matrix.data[:] = 1.0
     return matrix

@@ -154,6 +154,13 @@ class Histories:
     def __init__(self, graph: Graph, numbers: Tensor, user_ids: Tensor) -> None:
         self.graph, self.numbers, self.user_ids = graph, numbers, user_ids
 
+    def histories(self, max_length: int) -> Tensor:
+        """Returns the last items of each user, as `data.Sequences.histories`."""
+        padded = tf.pad(self.numbers, [[0, 0], [max_length, 0]])
+        order = tf.argsort(tf.cast(padded > 0, tf.int32), axis=1, stable=True)
+        last = tf.gather(padded, order[:, -max_length:], batch_dims=1)
+        return tf.ensure_shape(last, [None, max_length])
+
 
 class Weights:
     """The weight of each item of each history, in place of a CSR matrix.
