@@ -33,15 +33,25 @@ def padded(texts):
     return tf.ragged.constant(texts, dtype=tf.string).to_tensor("")
 
 
-def check(answer, expected):
-    """Whether items are equal, and scores to the rounding of float32."""
-    ids, scores = expected
-    is_item = ids != ""
+def check(answer, recommender, *given, k=12, **options):
+    """Whether scores are equal to the rounding of float32, and items where scores differ."""
+    ids, scores = recommender.recommend(*given, k=99, **options)
+    answered, items = answer["scores"].numpy(), np.char.decode(answer["items"].numpy().astype("S"))
+    is_item = ids[:, :k] != ""
     assert is_item.any()
-    np.testing.assert_array_equal(np.char.decode(answer["items"].numpy().astype("S")), ids)
-    answered = answer["scores"].numpy()
-    np.testing.assert_allclose(answered[is_item], scores[is_item], rtol=1e-5, atol=1e-6)
     assert np.all(answered[~is_item] == np.float32(export.PADDING_SCORE))
+    np.testing.assert_array_equal(items == "", ~is_item)
+    for own, best, row, values in zip(ids, scores, items, answered, strict=True):
+        there = row != ""
+        score_of = dict(zip(own, best, strict=True))
+        for close in (values[there], [score_of[x] for x in row[there]]):
+            np.testing.assert_allclose(close, best[:k][there], rtol=1e-5, atol=1e-6)
+        assert len({*row[there]}) == there.sum()
+        gaps = np.diff(np.maximum(best[: k + 1], -1e9), prepend=np.inf)
+        is_apart = gaps < -1e-5
+        is_apart[:-1] &= is_apart[1:]
+        is_apart = is_apart[:k] & there
+        np.testing.assert_array_equal(row[is_apart], own[:k][is_apart])
 
 
 @pytest.mark.parametrize("repeats", [False, True])
@@ -50,9 +60,9 @@ def test_a_user_of_the_fit_is_answered_the_same(repeats, columns, tmp_path):
     recommender = fitted(repeats=repeats, columns=columns)
     served = loaded(recommender, tmp_path)["serving_default"]
     users = [*TAKEN.user_ids, "nobody"]
-    check(served(tf.constant(users)), recommender.recommend(users, k=12))
+    check(served(tf.constant(users)), recommender, users)
     for user in ("u17", "nobody"):  # alone, as a server asks
-        check(served(tf.constant([user])), recommender.recommend([user], k=12))
+        check(served(tf.constant([user])), recommender, [user])
 
 
 def test_histories_and_exclusions_of_a_request_are_those_of_recommend(tmp_path):
@@ -73,13 +83,12 @@ def test_histories_and_exclusions_of_a_request_are_those_of_recommend(tmp_path):
     )
     named = {**table, "user": [user or "?" for user in table["user"]]}
     users = [user or "?" for user in own]
-    expected = recommender.recommend(users, 12, histories=named, exclude={"item": out})
-    check(answer, expected)
-    assert not {*out} & {*expected[0].ravel()}
+    check(answer, recommender, users, histories=named, exclude={"item": out})
+    assert not {x.encode() for x in out} & {*answer["items"].numpy().ravel()}
     # of a user without items in the request, the history is that of the fit
     histories, none = padded([["", ""], ["", "i5"]]), padded([[""], ["i1"]])
     answer = served(user=tf.constant(["u3", ""]), history=histories, exclude=none)
-    check({name: x[:1] for name, x in answer.items()}, recommender.recommend(["u3"], k=12))
+    check({name: x[:1] for name, x in answer.items()}, recommender, ["u3"])
 
 
 OTHERS = [
@@ -94,7 +103,7 @@ def test_other_sources_are_answered_the_same(sources, tmp_path):
     """Of more items than factors, and than candidates; and of one retriever alone."""
     recommender = fitted(sources)
     served = loaded(recommender, tmp_path, 40)["serving_default"]
-    check(served(tf.constant(TAKEN.user_ids.tolist())), recommender.recommend(k=40))
+    check(served(tf.constant(TAKEN.user_ids.tolist())), recommender, k=40)
 
 
 def test_a_server_answers_it_and_refuses_one_that_is_damaged(tmp_path):
@@ -143,3 +152,11 @@ def test_what_has_no_graph_is_refused(tmp_path):
     with pytest.raises(AttributeError, match="must be set by `fit`"):
         Recommender().export(tmp_path / "model")
     assert not [*tmp_path.iterdir()]
+
+
+def test_inputs_of_different_batch_sizes_are_refused(tmp_path):
+    served = loaded(fitted((Popular(count=3),)), tmp_path)["recommend"]
+    one, two = padded([["i1"]]), padded([["i1"], [""]])
+    for user, history, exclude in (("ab", one, two), ("ab", two, one), ("a", two, one)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must have as many rows"):
+            served(user=tf.constant([*user]), history=history, exclude=exclude)

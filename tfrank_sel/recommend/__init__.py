@@ -3,7 +3,7 @@
 from tfrank_sel import lazy
 from tfrank_sel.errors import check_installed
 
-_NEEDED = ("lightgbm", "llvmlite", "numba", "pyarrow", "rich", "scipy", "threadpoolctl")
+_NEEDED = ("lightgbm", "llvmlite", "numba", "pyarrow", "rich", "scipy", "threadpoolctl", "typer")
 check_installed("`tfrank_sel.recommend`", "recommend", _NEEDED)
 
 from tfrank_sel.recommend.candidates import (  # noqa: E402

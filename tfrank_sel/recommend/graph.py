@@ -99,16 +99,30 @@ class Graph(tf.Module):
 
     def recommend(self, user: Tensor, history: Tensor, exclude: Tensor) -> Tensors:
         """Returns the best items of users, as `Recommender.export` says."""
-        numbers = self._number_of_item(history)
-        is_given = tf.reduce_any(history != "", axis=1)
+        sizes = tf.stack([tf.shape(x)[0] for x in (user, history, exclude)])
+        rule = "`user`, `history` and `exclude` must have as many rows. Received:"
+        row = tf.where(tf.reduce_any(history != "", axis=1), 0, self._number_of_user(user))
+        with tf.control_dependencies(
+            [tf.debugging.Assert(tf.reduce_all(sizes == sizes[0]), [rule, sizes])]
+        ):
+            rows = user, row, self._number_of_item(history), self._number_of_item(exclude)
+            # one after the other, so that none needs memory for the longest history of all
+            kinds = tf.TensorSpec([self._k], tf.int32), tf.TensorSpec([self._k], tf.float32)
+            numbers, values = tf.map_fn(
+                self._recommend, rows, fn_output_signature=kinds, parallel_iterations=1
+            )
+        return {"items": self._name_of_item(numbers), "scores": values}
+
+    def _recommend(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """The numbers and scores of the best items of one user."""
+        user, row, given, excluded = inputs
         items, ends = map(self.variable, self._taken)
-        stored = tf.RaggedTensor.from_row_splits(items, ends, validate=False)
-        rows = tf.where(is_given, 0, self._number_of_user(user))
-        # one of both is empty; with a column of padding, since some operations need a column
-        both = tf.concat([numbers, tf.gather(stored, rows).to_tensor()], axis=1)
-        histories = Histories(self, tf.pad(both, [[0, 0], [1, 0]]), user)
-        out = tf.zeros_like(histories.numbers) if self._repeats else histories.numbers
-        out = tf.concat([out, self._number_of_item(exclude)], axis=1)
+        stored = items[ends[row] : ends[row + 1]]
+        # one of both is empty; with padding, since some operations need an item
+        history = tf.concat([tf.zeros_like(row)[tf.newaxis], given, stored], axis=0)[tf.newaxis]
+        out = tf.zeros_like(history) if self._repeats else history
+        out = tf.concat([out, excluded[tf.newaxis]], axis=1)
+        histories = Histories(self, history, user[tf.newaxis])
         numbers, is_candidate, features = self._pairs(histories, out)
         values = tf.where(is_candidate, self._trees(features), tf.float32.min)
         missing = [[0, 0], [0, tf.maximum(self._k - tf.shape(values)[1], 0)]]
@@ -116,8 +130,7 @@ class Graph(tf.Module):
         # equal scores keep the order of the items, which is ascending
         best, places = tf.math.top_k(values, self._k)
         numbers = tf.gather(tf.pad(numbers, missing), places, batch_dims=1)
-        numbers = tf.where(best > tf.float32.min, numbers, 0)
-        return {"items": self._name_of_item(numbers), "scores": best}
+        return tf.where(best > tf.float32.min, numbers, 0)[0], best[0]
 
     def _pairs(self, histories: Any, out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The numbers of candidates, whether each is one, and its features, as `pairs.unite`."""
