@@ -119,6 +119,8 @@ def test_a_server_answers_it_and_refuses_one_that_is_damaged(tmp_path):
 
         ids, _ = recommender.recommend(["u3", "nobody"], k=3)
         assert ask(instances=["u3", "nobody"]) == ids.tolist()
+        request = {"user": "u3", "history": [], "exclude": []}
+        assert ask(signature_name="recommend", instances=[request]) == ids[:1].tolist()
         request = {"user": "", "history": ["i5", "i6"], "exclude": ["i7"]}
         new = {"user": ["n", "n"], "item": ["i5", "i6"], "time": [1, 2]}
         ids, _ = recommender.recommend(histories=new, k=3, exclude={"item": ["i7"]})

@@ -88,9 +88,10 @@ def fit(
             recommender.fit(whole, **tables)
     gain, best = evaluation.gain
     is_held_back = gain.high < 0.0
-    outcome = "worse than" if is_held_back else "better than" if gain.low > 0.0 else "equal to"
-    verdict = f"{outcome} {best}, the best alone: NDCG@{k} {gain.mean:+.4f} ({gain.low:+.4f} to "
-    verdict += f"{gain.high:+.4f})"
+    level = "not significantly different from"
+    outcome = "worse than" if is_held_back else "better than" if gain.low > 0.0 else level
+    interval = "{:+.4f} ({:+.4f} to {:+.4f})".format(*gain)
+    verdict = f"{outcome} {best}, the best alone: NDCG@{k} {interval}"
     record = {**evaluation.record(), "verdict": verdict, "held_back": is_held_back}
     with atomic_path(output) as written:
         written.mkdir()
