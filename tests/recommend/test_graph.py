@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.recommend.made import QUICK, rows, taken
+from tests.recommend.test_recommender import HOSTILE
 from tfrank_sel import export
 from tfrank_sel.recommend import Encoder, Factors, Popular, Recommender, Source, Successors
 from tfrank_sel.recommend.scores import Scores
@@ -36,7 +37,10 @@ def padded(texts):
 def check(answer, recommender, *given, k=12, **options):
     """Whether scores are equal to the rounding of float32, and items where scores differ."""
     ids, scores = recommender.recommend(*given, k=99, **options)
-    answered, items = answer["scores"].numpy(), np.char.decode(answer["items"].numpy().astype("S"))
+    answered, items = (
+        answer["scores"].numpy(),
+        np.char.decode(answer["items"].numpy().astype("S"), "utf-8"),
+    )
     is_item = ids[:, :k] != ""
     assert is_item.any()
     assert np.all(answered[~is_item] == np.float32(export.PADDING_SCORE))
@@ -104,6 +108,17 @@ def test_other_sources_are_answered_the_same(sources, tmp_path):
     recommender = fitted(sources)
     served = loaded(recommender, tmp_path, 40)["serving_default"]
     check(served(tf.constant(TAKEN.user_ids.tolist())), recommender, k=40)
+
+
+def test_ids_are_texts_as_they_are(tmp_path):
+    items = [HOSTILE[(i + t) % len(HOSTILE)] for i in range(len(HOSTILE)) for t in range(6)]
+    users = [x for x in HOSTILE for _ in range(6)]
+    table = {"user": users, "item": items, "time": [*range(len(users))]}
+    columns = {"item": HOSTILE, "a|b\n": [*range(len(HOSTILE))], "{[:,]}": HOSTILE, "": HOSTILE}
+    recommender = Recommender((Successors(count=9), Popular(count=5)), num_trees=5)
+    recommender.fit(table, items=columns)
+    served = loaded(recommender, tmp_path, 3)["serving_default"]
+    check(served(tf.constant([*HOSTILE, "é "])), recommender, [*HOSTILE, "é "], k=3)
 
 
 def test_a_server_answers_it_and_refuses_one_that_is_damaged(tmp_path):

@@ -92,12 +92,12 @@ class Evaluation:
     def record(self) -> dict[str, Any]:
         """Returns all values, JSON-ready."""
 
-        def named(row: Any) -> dict[str, Any]:
-            cells = row._asdict()
-            return {x: named(y) if isinstance(y, Interval) else y for x, y in cells.items()}
+        def cells(row: Any) -> dict[str, Any]:
+            named = row._asdict().items()
+            return {x: y._asdict() if isinstance(y, Interval) else y for x, y in named}
 
         rows = {"qualities": self.qualities, "coverages": self.coverages}
-        return {"k": self.k, **{name: [*map(named, x)] for name, x in rows.items()}}
+        return {"k": self.k, **{name: [*map(cells, x)] for name, x in rows.items()}}
 
     def __str__(self) -> str:
         heads = "users", "", "model", f"NDCG@{self.k} (95 %)", f"Recall@{self.k} (95 %)"

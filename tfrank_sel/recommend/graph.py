@@ -376,17 +376,17 @@ def _solve(histories: Histories, system: System) -> Tensor:
 
     def by_items() -> Tensor:
         system_of_items = tf.linalg.matmul(own, own, transpose_b=True)
-        solution = _solve_unit_plus(system_of_items, tf.linalg.matvec(own, right))
+        solution = _solve_shifted(system_of_items, tf.linalg.matvec(own, right))
         return right - tf.linalg.matvec(own, solution, transpose_a=True)
 
     def by_factors() -> Tensor:
-        return _solve_unit_plus(tf.linalg.matmul(own, own, transpose_a=True), right)
+        return _solve_shifted(tf.linalg.matmul(own, own, transpose_a=True), right)
 
     few = tf.shape(own)[1] < len(eigenvalues)
     return tf.cond(few, by_items, by_factors) * root
 
 
-def _solve_unit_plus(products: Tensor, right: Tensor) -> Tensor:
+def _solve_shifted(products: Tensor, right: Tensor) -> Tensor:
     """The solution of a system of the unit matrix and products."""
     system = products + tf.eye(tf.shape(right)[1], dtype=right.dtype)
     factor = tf.linalg.cholesky(system)
