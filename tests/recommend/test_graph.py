@@ -17,6 +17,7 @@ from tfrank_sel.serving.endpoint import Endpoint, ModelConfig
 TAKEN = taken()
 ITEMS = {"item": TAKEN.item_ids[2:], "price": [*range(27), None], "brand": ["a", "b", "", "c"] * 7}
 USERS = {"user": TAKEN.user_ids[:80], "age": [*range(79), None], "town": ["x", "y", "z", ""] * 20}
+ITEMS["none"], USERS["none"] = [""] * 28, [""] * 80
 COLUMNS = {"items": ITEMS, "users": USERS}
 
 

@@ -215,7 +215,8 @@ class Links:
         self._rows = tf.gather(has_weight[:, 0], of_entry)
         self._columns = tf.cast(tf.gather(variable(table.indices), places.values), tf.int64)
         self._values = weight * tf.cast(tf.gather(variable(table.data), places.values), tf.float64)
-        self._shape = tf.shape(weights.numbers, tf.int64)[0], table.shape[1]
+        # some operations need a column, also of a table without categories
+        self._shape = tf.shape(weights.numbers, tf.int64)[0], max(1, table.shape[1])
 
     def at(self, columns: Tensor) -> Tensor:
         """Returns the sums in some columns of each user, float32 `[users, columns]`."""
