@@ -197,6 +197,7 @@ EXPORTS = {
     },
     "tfrank_sel.recommend": {
         "tfrank_sel.recommend.candidates": "Factors Neighbours Popular Source Successors",
+        "tfrank_sel.recommend.encoder": "Encoder",
         "tfrank_sel.recommend.recommender": "Recommender",
     },
     "tfrank_sel.serving": {
@@ -284,5 +285,6 @@ REGISTERED = {
     "tfrank_sel.presets.tfrs.layers.dcn": "Cross",
     "tfrank_sel.recommend.candidates": "Factors Neighbours Popular Successors",
     "tfrank_sel.recommend.columns": "ItemColumns UserColumns",
+    "tfrank_sel.recommend.encoder": "Encoder",
     "tfrank_sel.recommend.recommender": "Recommender",
 }

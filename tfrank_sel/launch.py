@@ -27,6 +27,7 @@ engine = functools.partial(run, "tfrank_sel.search_engines")
 metrics = functools.partial(run, "tfrank_sel.trec")
 migrate = functools.partial(run, "tfrank_sel.migration")
 pipelines = functools.partial(run, "tfrank_sel.pipelines")
+recommend = functools.partial(run, "tfrank_sel.recommend")
 serving = functools.partial(run, "tfrank_sel.serving")
 
 

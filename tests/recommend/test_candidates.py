@@ -9,12 +9,13 @@ import pytest
 from tests.recommend.made import QUICK, taken
 from tfrank_sel.data import Sequences
 from tfrank_sel.models.als import RGFactorizer
-from tfrank_sel.recommend import Factors, Neighbours, Popular, Successors, pairs
+from tfrank_sel.recommend import Encoder, Factors, Neighbours, Popular, Successors, pairs
 from tfrank_sel.recommend.columns import ItemColumns, UserColumns
 from tfrank_sel.recommend.scores import Products, weigh
 
 TAKEN = taken()
 HISTORIES = [TAKEN.items[TAKEN.users == user] - 1 for user in range(len(TAKEN.user_ids))]
+EACH = (*QUICK, Encoder(count=9, num_factors=8, max_length=5, epochs=2))
 SHAPE = len(TAKEN.user_ids), len(TAKEN.item_ids)
 ALL = tuple(np.indices(SHAPE).reshape(2, -1))
 
@@ -73,6 +74,20 @@ def test_the_vector_of_a_history_is_the_exact_solution_of_the_factorisation():
     np.testing.assert_allclose(values(source, "product")[:5], expected, rtol=2e-3, atol=2e-4)
 
 
+def test_an_encoder_learns_successors_and_is_fitted_again_to_others():
+    source = Encoder(num_factors=16, max_length=5, epochs=20, rate=0.01)
+    users = np.arange(200)
+    items = (np.arange(4) + users[:, np.newaxis]).ravel() % SHAPE[1] + 1
+    whole = Sequences(users.astype(str), TAKEN.item_ids, np.repeat(users, 4), items, items * 1.0)
+    fitted = source.fit(TAKEN)
+    scores = fitted.scores(TAKEN)["product"]
+    again = fitted.fit(whole)
+    ids, _ = again.candidates(whole, k=1)
+    assert np.mean(ids[:, 0] == items[3::4] % SHAPE[1]) > 0.9
+    np.testing.assert_array_equal(fitted.scores(TAKEN)["product"].users, scores.users)
+    np.testing.assert_array_equal(ids, source.fit(whole).candidates(whole, k=1)[0])
+
+
 def test_popular_items_are_those_of_the_latest_interactions():
     source = Popular(window=0.2).fit(TAKEN)
     late = TAKEN.items[TAKEN.times >= np.quantile(TAKEN.times, 0.8)] - 1
@@ -80,7 +95,7 @@ def test_popular_items_are_those_of_the_latest_interactions():
     np.testing.assert_allclose(values(source, "window")[3], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("source", QUICK, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("source", EACH, ids=lambda x: type(x).__name__)
 def test_candidates_are_the_best_scores_without_the_history(source):
     fitted = source.fit(TAKEN)
     first = next(iter(fitted.scores(TAKEN)))
@@ -94,7 +109,7 @@ def test_candidates_are_the_best_scores_without_the_history(source):
         np.testing.assert_array_equal(best[user][: len(order)], scores[user, order])
 
 
-@pytest.mark.parametrize("source", QUICK, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("source", EACH, ids=lambda x: type(x).__name__)
 def test_a_user_scores_the_same_in_any_company_and_needs_no_place_in_the_fit(source):
     fitted = source.fit(TAKEN)
     ids, best = fitted.candidates(TAKEN)

@@ -11,7 +11,7 @@ from tests.recommend.made import QUICK, rows, taken
 from tfrank_sel import losses
 from tfrank_sel.data import InputError
 from tfrank_sel.metrics import NDCG
-from tfrank_sel.recommend import Popular, Recommender, Source, Successors, pairs
+from tfrank_sel.recommend import Encoder, Popular, Recommender, Source, Successors, pairs
 from tfrank_sel.recommend.scores import Scores, Sums, weigh
 
 TAKEN = taken()
@@ -173,7 +173,9 @@ def test_what_is_saved_answers_as_before(fitted, tmp_path):
     items = {"item": TAKEN.item_ids, "price": np.arange(30.0), "brand": ["a", "b", None] * 10}
     users = {"user": TAKEN.user_ids, "town": ["x", "y", "z"] * 30}
     with_columns = make(later=0.2, repeats=True).fit(rows(TAKEN), items=items, users=users)
-    for i, recommender in enumerate((fitted, with_columns)):
+    encoder = Encoder(num_factors=8, max_length=5, epochs=1)
+    encoded = make((encoder, Popular())).fit(TAKEN)
+    for i, recommender in enumerate((fitted, with_columns, encoded)):
         recommender.save(tmp_path / f"{i}")
         loaded = Recommender.load(tmp_path / f"{i}")
         for users, histories in ((None, None), (["u3", "nobody"], None), (None, NEW)):

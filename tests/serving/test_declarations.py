@@ -14,6 +14,7 @@ from tensorflow_serving.apis import predict_pb2
 from tfrank_sel import export
 from tfrank_sel.models import SequenceEncoder
 from tfrank_sel.models.als import RGFactorizer
+from tfrank_sel.recommend import Factors, Popular, Recommender, Successors
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import Model, _line
@@ -40,7 +41,12 @@ def models(named_model, tmp_path_factory) -> dict[str, Model]:
     encoder = SequenceEncoder(ITEMS, 4, num_blocks=1, max_length=5)
     export.next_items(encoder, [*map(str, range(ITEMS))], folder / "next_items", k=3)
     paths = {name: named_model / name / "1" for name in ("ranker", "packed", "odd")}
-    paths |= {name: folder / name for name in ("factorization", "next_items")}
+    taken = [("0", x) for x in range(ITEMS)] + [(f"{x // 4}", x % 7) for x in range(8, 400)]
+    rows = {"user": [x for x, _ in taken], "item": [x for _, x in taken], "time": range(len(taken))}
+    sources = Factors(9, num_factors=4, sweeps=1), Successors(count=9), Popular(count=3)
+    recommender = Recommender(sources, num_trees=3, num_threads=1).fit(rows)
+    recommender.export(folder / "recommender", k=3)
+    paths |= {name: folder / name for name in ("factorization", "next_items", "recommender")}
     return {name: Model(path, 1) for name, path in paths.items()}
 
 
@@ -95,12 +101,15 @@ def fault(ask, *arguments):
     return ""
 
 
+NAMES = ["ranker", "packed", "odd", "factorization", "next_items", "recommender"]
+
+
 @pytest.mark.sample(5)
-@pytest.mark.parametrize("name", ["ranker", "packed", "odd", "factorization", "next_items"])
+@pytest.mark.parametrize("name", NAMES)
 def test_any_tensor_is_answered_or_refused(models, name):
     """Each input in turn has any shape and type; the others fit, or are any, too."""
     model, chance = models[name], random.Random(name)
-    known = {"factorization": "user", "next_items": "history"}.get(name)
+    known = {"factorization": "user", "next_items": "history", "recommender": "user"}.get(name)
     good = {known: np.array([b"1"] if known == "user" else [[b"1"]], np.object_)} if known else {}
     first = by_grpc(model, "serving_default", good) if good else {}
     lines = []
@@ -201,12 +210,12 @@ def peak() -> int:
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
 
 
-@pytest.mark.parametrize("name", ["factorization", "next_items"])
+@pytest.mark.parametrize("name", NAMES[3:])
 def test_memory_is_in_proportion_to_the_items_of_a_request(models, name):
     """Of a user who took all items beside others, and of a long history."""
     found = {}
     for size in (ITEMS // 2, ITEMS):
-        if name == "factorization":
+        if name != "next_items":
             sent = {"user": np.array([b"0"] + [b"1"] * (size // 9), np.object_)}
         else:
             sent = {"history": np.array([[b"%d" % x for x in range(size)]], np.object_)}

@@ -59,13 +59,14 @@ def next_items(
     """
     texts = _different("item_ids", item_ids, encoder.num_items)
     root = tf.Module()
-    number, named = _table(root, "items", texts), _names(texts)
+    number, named = lookup(root, "items", texts), names(texts)
 
     def serve(history: Tensor) -> dict[str, Tensor]:
         best, scores = encoder.best(number(history), k)
         return {"items": named(best), "scores": scores}
 
-    _write(root, serve, "history", [None, None], path, metadata or {})
+    history = tf.TensorSpec([None, None], tf.string, name="history")
+    write(root, {"serving_default": (serve, [history])}, path, metadata)
 
 
 def factorization(
@@ -114,7 +115,7 @@ def factorization(
         )
     )
     root = tf.Module()
-    number, named = _table(root, "users", user_texts), _names(item_texts)
+    number, named = lookup(root, "users", user_texts), names(item_texts)
     padding = np.zeros([1, items.shape[1]], np.float32)
     vectors = [tf.Variable(np.concatenate([padding, x], dtype=np.float32)) for x in (users, items)]
     # the first row is that of a user that is unknown
@@ -131,7 +132,8 @@ def factorization(
         scores = tf.where(has_vector, scores, tf.float32.min)
         return {"items": named(tf.where(has_vector, best, 0)), "scores": scores}
 
-    _write(root, serve, "user", [None], path, metadata or {})
+    user = tf.TensorSpec([None], tf.string, name="user")
+    write(root, {"serving_default": (serve, [user])}, path, metadata)
 
 
 def _different(name: str, ids: Iterable[Any], count: int) -> list[str]:
@@ -148,8 +150,14 @@ def _different(name: str, ids: Iterable[Any], count: int) -> list[str]:
     return texts
 
 
-def _table(root: tf.Module, name: str, texts: Sequence[str]) -> Callable[[Tensor], Tensor]:
-    """The number of a text, from 1 on; 0 for others."""
+def lookup(root: tf.Module, name: str, texts: Sequence[str]) -> Callable[[Tensor], Tensor]:
+    """Returns a function from texts to their numbers, from 1 on; 0 for others.
+
+    Args:
+        root: The module that holds the table.
+        name: Name of the table in it.
+        texts: Different texts.
+    """
     numbers = tf.range(1, len(texts) + 1)
     initializer = tf.lookup.KeyValueTensorInitializer(tf.constant(texts), numbers)
     table = tf.lookup.StaticHashTable(initializer, 0)
@@ -157,27 +165,39 @@ def _table(root: tf.Module, name: str, texts: Sequence[str]) -> Callable[[Tensor
     return table.lookup
 
 
-def _names(texts: Sequence[str]) -> Callable[[Tensor], Tensor]:
-    """The text of a number; the empty one of 0."""
-    names = tf.constant(["", *texts])
-    return lambda numbers: tf.gather(names, numbers)
+def names(texts: Sequence[str]) -> Callable[[Tensor], Tensor]:
+    """Returns a function from numbers to their texts; the empty one of 0."""
+    with_empty = tf.constant(["", *texts])
+    return lambda numbers: tf.gather(with_empty, numbers)
 
 
-def _write(
+def write(
     root: tf.Module,
-    serve: Callable[[Tensor], dict[str, Tensor]],
-    name: str,
-    shape: list[None],
+    endpoints: Mapping[str, tuple[Callable[..., dict[str, Tensor]], Sequence[tf.TensorSpec]]],
     path: StrPath,
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, Any] | None,
 ) -> None:
-    taken = [tf.TensorSpec(shape, tf.string, name=name)]
-    checked = saved_model.check_shapes(serve, taken)
-    served = tf.function(checked, taken, autograph=False).get_concrete_function()
-    root.captured = served.variables
+    """Writes a SavedModel with its manifest.
+
+    Args:
+        root: The module that holds its tables.
+        endpoints: Function of each signature, by name, and the tensors that it takes, of which the
+            manifest describes all.
+        path: Folder to write; it must not exist.
+        metadata: Additional content of the manifest.
+
+    Raises:
+        FileExistsError: If `path` exists, or another process is exporting to it.
+    """
+    served, features = {}, {}
+    for name, (serve, taken) in endpoints.items():
+        checked = saved_model.check_shapes(serve, taken)
+        served[name] = tf.function(checked, taken, autograph=False).get_concrete_function()
+        for x in taken:
+            features[x.name] = {"dtype": x.dtype.name, "shape": x.shape.as_list()[1:]}
+    root.captured = [variable for x in served.values() for variable in x.variables]
     with atomic_path(Path(path)) as written:
-        tf.saved_model.save(root, str(written), signatures={"serving_default": served})
+        tf.saved_model.save(root, str(written), signatures=served)
         saved_model.check_servable(written)
-        features = {name: {"dtype": "string", "shape": shape[1:]}}
-        saved_model.write_manifest(written, features, metadata)
+        saved_model.write_manifest(written, features, metadata or {})
         saved_model.write_batching(written)

@@ -21,9 +21,18 @@ from tfrank_sel.arguments import (
 from tfrank_sel.data import Sequences
 from tfrank_sel.models.als import RGCross, RGFactorizer
 from tfrank_sel.models.als.objectives import Objective
-from tfrank_sel.models.als.rows import GainRows, Scratch, Shared, solve_exactly
 from tfrank_sel.models.als.solver import Solver
-from tfrank_sel.recommend.scores import Array, Matrix, Products, Scores, Sums, weigh
+from tfrank_sel.recommend.scores import (
+    Array,
+    Matrix,
+    Products,
+    Scores,
+    System,
+    Values,
+    multiply,
+    solve,
+    weigh,
+)
 from tfrank_sel.serialization import Frozen, register
 
 _COUNTED = 0.5  # exponent of a user's number of items, by which his regularization grows
@@ -108,7 +117,7 @@ class Factors(Source):
 
     def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
         """Factorises the pairs of users and items."""
-        matrix = _pairs(taken)
+        matrix = incidence(taken)
         model = RGFactorizer(
             self.objective,
             self.num_factors,
@@ -137,7 +146,7 @@ class Factors(Source):
         """Returns the products with the users' vectors, and cosines."""
         items, unit = self.learned["items"], self.learned["unit"]
         last, recent = (
-            weigh(histories, x, most) @ unit for x, most in ((1.0, 1), (self.decay, None))
+            multiply(weigh(histories, x, most), unit) for x, most in ((1.0, 1), (self.decay, None))
         )
         return {
             "product": Products(self.vectors(histories), items),
@@ -146,27 +155,15 @@ class Factors(Source):
         }
 
     def vectors(self, histories: Sequences) -> Array:
-        """Returns the vector of each user, in the basis of the items' vectors."""
-        matrix, items = _pairs(histories), self.learned["items"]
-        counts, dtype = np.diff(matrix.indptr), items.dtype
-        ones = np.ones(max(matrix.shape), dtype)
-        rows = GainRows(
-            matrix.indptr.astype(np.int64),
-            matrix.indices,
-            matrix.data,
-            ones,
-            ones,
-            self.objective.scale(counts.astype(float), len(items)).astype(dtype),
-            (self.regularization * np.maximum(counts, 1.0) ** _COUNTED).astype(dtype),
-        )
-        pairs = (self.objective.curvature, self.objective.slope)
-        curvature, slope = ((dtype.type(x), dtype.type(y)) for x, y in pairs)
-        fixed = self.learned["eigenvalues"], self.learned["pull"]
-        shared = Shared(items, *fixed, curvature, slope)
-        vectors = np.empty((len(counts), items.shape[1]), dtype)
-        scratch = Scratch.of(items.shape[1], dtype)
-        solve_exactly(rows, shared, 0, len(counts), vectors, scratch)
-        return vectors
+        """Returns the vector of each user, in the basis of the items' vectors, float64."""
+        items, eigenvalues, pull = (self.learned[x] for x in ("items", "eigenvalues", "pull"))
+        curvature, slope = sum(self.objective.curvature), sum(self.objective.slope)
+        return solve(histories, System(items, eigenvalues, pull, curvature, slope, self.terms))
+
+    def terms(self, counts: Array) -> tuple[Array, Array]:
+        """Returns the weight of all items for users of some numbers of items, and their ridge."""
+        scales = self.objective.scale(counts, len(self.learned["items"]))
+        return scales, self.regularization * np.maximum(counts, 1.0) ** _COUNTED
 
 
 @register
@@ -218,8 +215,8 @@ class Successors(Source):
             "before": last,
             "second": previous,
         }
-        sums = {name: Sums(x @ self.learned[name]) for name, x in weights.items()}
-        return {**sums, "previous": Sums(previous @ self.learned["next"])}
+        sums = {name: multiply(x, self.learned[name]) for name, x in weights.items()}
+        return {**sums, "previous": multiply(previous, self.learned["next"])}
 
 
 @register
@@ -243,7 +240,7 @@ class Neighbours(Source):
 
     def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
         """Counts the users of pairs of items."""
-        matrix = _pairs(taken)
+        matrix = incidence(taken)
         scale = sp.diags(1.0 / np.sqrt(matrix.getnnz(axis=0) + 1.0, dtype=np.float32))
         scaled = matrix @ scale
         cosines = sp.csr_matrix(scaled.T @ scaled)
@@ -255,7 +252,7 @@ class Neighbours(Source):
         """Returns the sums of cosines."""
         kinds = {"recent": (self.decay, None), "last": (1.0, 1), "all": (1.0, None)}
         links = self.learned["cosines"]
-        return {name: Sums(weigh(histories, *kind) @ links) for name, kind in kinds.items()}
+        return {name: multiply(weigh(histories, *kind), links) for name, kind in kinds.items()}
 
 
 @register
@@ -281,13 +278,12 @@ class Popular(Source):
 
     def scores(self, histories: Sequences) -> dict[str, Scores]:
         """Returns the logarithms of counts, and one."""
-        ones = np.ones((len(histories.user_ids), 1), np.float32)
-        return {name: Products(ones, x) for name, x in self.learned.items()}
+        return {name: Values(x[:, 0]) for name, x in self.learned.items()}
 
 
-def _pairs(taken: Sequences) -> Matrix:
-    """Which items each user took, 1 in a CSR matrix `[users, items]`."""
-    matrix = weigh(taken)
+def incidence(taken: Sequences) -> Matrix:
+    """Returns which items each user took, 1 in a CSR matrix `[users, items]`, float32."""
+    matrix = weigh(taken).astype(np.float32)
     matrix.data[:] = 1.0
     return matrix
 

@@ -12,7 +12,18 @@ from tfrank_sel.data import Sequences, arrays, arrow_types, formats
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.data.sequences import find
 from tfrank_sel.recommend.candidates import Source
-from tfrank_sel.recommend.scores import Array, Lookup, Matrix, Scores, Sums, Values, weigh
+from tfrank_sel.recommend.scores import (
+    Array,
+    Lookup,
+    Matrix,
+    Scores,
+    Sums,
+    Values,
+    at_or_missing,
+    join,
+    multiply,
+    weigh,
+)
 from tfrank_sel.serialization import register
 
 _NUMBER, _CATEGORY, _COUNTS = (
@@ -90,9 +101,9 @@ class ItemColumns(_Columns):
         rows = find(taken.item_ids, self.learned["ids"])
         learned = {"ids": taken.item_ids}
         for name, values in self._of_kind(_NUMBER):
-            learned[_NUMBER + name] = _at(rows, values, np.nan)
+            learned[_NUMBER + name] = at_or_missing(rows, values)
         for name, values in self._of_kind(_CATEGORY):
-            learned[_CATEGORY + name] = categories = _at(rows, values, -1)
+            learned[_CATEGORY + name] = categories = at_or_missing(rows, values)
             counts = np.bincount(
                 categories[taken.items - 1] + 1, minlength=values.max(initial=-1) + 2
             )
@@ -105,17 +116,19 @@ class ItemColumns(_Columns):
         scores: dict[str, Scores] = {}
         for name, values in self._of_kind(_NUMBER):
             is_there = np.isfinite(values)
+            totals = (multiply(recent, x) for x in (np.where(is_there, values, 0.0), is_there))
             with np.errstate(invalid="ignore"):
-                means = (recent @ np.where(is_there, values, 0.0)) / (recent @ is_there)
+                means = next(totals) / next(totals)
             scores[name] = Values(values)
             scores[f"{name}_difference"] = Values(values, -means)
         for name, categories in self._of_kind(_CATEGORY):
             counts = self.learned[_COUNTS + name]
-            weights = recent @ _marks(categories, len(counts))
-            sums = np.asarray(weights.sum(axis=1)).ravel()
-            shares = Sums(sp.diags(1.0 / np.where(sums > 0.0, sums, 1.0)) @ weights)
+            with np.errstate(divide="ignore"):
+                scale = 1.0 / multiply(recent, categories >= 0)
+            recent_shares = recent.multiply(scale[:, np.newaxis])
+            shares = multiply(recent_shares, _marks(categories, len(counts)))
             scores[f"{name}_share"] = Lookup(shares, items=categories)
-            scores[f"{name}_count"] = Values(np.append(counts, np.nan)[categories])
+            scores[f"{name}_count"] = Values(at_or_missing(categories, counts))
         return scores
 
 
@@ -135,25 +148,20 @@ class UserColumns(_Columns):
         """Counts the interactions of the users of each category with each item."""
         rows, learned = find(taken.user_ids, self.learned["ids"]), {**self.learned}
         for name, values in self._of_kind(_CATEGORY):
-            users = _at(rows, values, -1)
+            users = at_or_missing(rows, values)
             counts: Matrix = _marks(users, values.max(initial=-1) + 1).T @ weigh(taken)
             learned[_COUNTS + name] = counts.tocsr().log1p()
         return learned
 
     def scores(self, histories: Sequences) -> dict[str, Scores]:
         """Returns the columns."""
-        rows, scores = find(histories.user_ids, self.learned["ids"]), dict[str, Scores]()
-        for name, values in self._of_kind(_NUMBER):
-            scores[name] = Values(users=_at(rows, values, np.nan))
-        for name, values in self._of_kind(_CATEGORY):
+        numbers, categories = (dict(self._of_kind(kind)) for kind in (_NUMBER, _CATEGORY))
+        joined = join(histories, self.learned["ids"], numbers | categories)
+        scores: dict[str, Scores] = {name: Values(users=joined[name]) for name in numbers}
+        for name in categories:
             counts = Sums(self.learned[_COUNTS + name])
-            scores[f"{name}_count"] = Lookup(counts, users=_at(rows, values, -1))
+            scores[f"{name}_count"] = Lookup(counts, users=joined[name])
         return scores
-
-
-def _at(rows: Array, values: Array, missing: float) -> Array:
-    """The values of rows; what is missing for a row of -1."""
-    return np.append(values, np.array(missing, values.dtype))[rows]
 
 
 def _marks(categories: Array, count: int) -> Matrix:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -81,6 +81,23 @@ class Evaluation:
     def __getitem__(self, model: str) -> Quality:
         """Returns the quality of a model for all users."""
         return next(quality for quality in self.qualities if quality.model == model)
+
+    @property
+    def gain(self) -> tuple[Interval, str]:
+        """The NDCG@k of the two stages less that of the best other model, and this model."""
+        others = (x for x in self.qualities if x.group == "all" and x.model != TWO_STAGES)
+        best = max(others, key=lambda x: x.ndcg.mean)
+        return best.gain, best.model
+
+    def record(self) -> dict[str, Any]:
+        """Returns all values, JSON-ready."""
+
+        def cells(row: Any) -> dict[str, Any]:
+            named = row._asdict().items()
+            return {x: y._asdict() if isinstance(y, Interval) else y for x, y in named}
+
+        rows = {"qualities": self.qualities, "coverages": self.coverages}
+        return {"k": self.k, **{name: [*map(cells, x)] for name, x in rows.items()}}
 
     def __str__(self) -> str:
         heads = "users", "", "model", f"NDCG@{self.k} (95 %)", f"Recall@{self.k} (95 %)"

@@ -15,7 +15,7 @@ from tfrank_sel.data import Sequences, arrays, formats
 from tfrank_sel.data.sequences import find
 from tfrank_sel.errors import refusal
 from tfrank_sel.models.als.factorizer import Learned
-from tfrank_sel.recommend import pairs, ranking, storage
+from tfrank_sel.recommend import answers, pairs, ranking, storage
 from tfrank_sel.recommend.candidates import Factors, Neighbours, Popular, Source, Successors
 from tfrank_sel.recommend.columns import ItemColumns, UserColumns
 from tfrank_sel.recommend.evaluation import TWO_STAGES, Evaluation, cover, measure, relevance
@@ -248,6 +248,60 @@ class Recommender(Configurable):
         config = {"recommender": self.get_config(), **names}
         with artefacts.folder(Path(path), _KIND) as written:
             storage.write(written, config, [*arrays.values()], self.trees_)
+
+    @check_arguments
+    def write(self, path: StrPath, k: Count = 10, *, verbose: bool = False) -> None:
+        """Writes the best items of all users of the fit into a Parquet file.
+
+        Its columns are `user`, `rank`, from 1, `item` and `score`. The folder `{path}.parts` has
+        what is computed, so that another call goes on where one was killed; it is removed at the
+        end. Memory is that of some thousand users.
+
+        Args:
+            path: The file; it must not exist.
+            k: Number of items of each user.
+            verbose: Whether to show a progress bar, with the time left.
+
+        Raises:
+            AttributeError: If the recommender is not fitted.
+            FileExistsError: If `path` exists, or another process is writing it.
+            OSError: If it cannot be written.
+            ValueError: If the folder of parts has those of another recommender or `k`, or a part is
+                damaged.
+        """
+        answers.write(self, Path(path), k, verbose)
+
+    @check_arguments
+    def export(
+        self, path: StrPath, k: Count = 10, *, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Writes a SavedModel that answers as `recommend`, without Python.
+
+        Its signature `serving_default` takes `user`, strings `[batch_size]`. Users of the fit have
+        their histories, and others none. The signature `recommend` takes, too:
+
+        * `history`: ids of items in order of time, strings `[batch_size, length]`, padded with
+          `""`. It takes the place of what a user has in the fit, unless it is all `""`.
+        * `exclude`: ids of items that are not recommended, strings `[batch_size, count]`, padded
+          with `""`.
+
+        Both return `items`, strings `[batch_size, k]`, and `scores`, float32; `""`, with the lowest
+        finite float32, where there are no more candidates. The manifest is as in `export.export`.
+
+        Args:
+            path: Folder to write; it must not exist.
+            k: Number of items to return.
+            metadata: Additional JSON-ready content of the manifest, such as metrics.
+
+        Raises:
+            AttributeError: If the recommender is not fitted.
+            FileExistsError: If `path` exists, or another process is exporting to it.
+            ImportError: If TensorFlow is not installed.
+            ValueError: If a retriever has scores of another class than those of this package.
+        """
+        from tfrank_sel.recommend import graph
+
+        graph.export(self, path, k, metadata)
 
     @classmethod
     def load(cls, path: StrPath) -> Self:

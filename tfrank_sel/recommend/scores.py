@@ -1,23 +1,26 @@
 """Scores of all items for some users: products of vectors, or sums of links between items.
 
-A user's scores do not depend on which other users are scored with him: sums have a fixed order.
+A user's scores do not depend on which other users are scored with him, nor on whether NumPy or
+TensorFlow computes them: sums are in float64, and rounded at the end.
 """
 
 import abc
-from typing import Any, TypeAlias
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from tfrank_sel.data import Sequences
+from tfrank_sel.data.sequences import find
 from tfrank_sel.models.als import retrieval
 
 Array: TypeAlias = NDArray[Any]
 Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
 
-_SPARE = 16  # items of the next best products, which the order of a sum may change
+SPARE = 16  # items of the next best products, which the order of a sum may change
 
 
 class Scores(abc.ABC):
@@ -27,11 +30,10 @@ class Scores(abc.ABC):
     def at(self, users: Array, items: Array) -> Array:
         """Returns the scores of pairs of a user and an item, by index, float32."""
 
-    @abc.abstractmethod
     def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
         """Returns the items of the highest scores of each user, and these scores.
 
-        Equal scores keep the order of the items.
+        Equal scores keep the order of the items. Scores that choose no candidates have none.
 
         Args:
             k: Number of items.
@@ -40,10 +42,12 @@ class Scores(abc.ABC):
         Returns:
             Indices of items, int32 `[users, k]`, -1 if no item is left, and scores, float32.
         """
+        shape = out.shape[0], k
+        return np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
 
 
 class Values(Scores):
-    """Values of items or of users, or sums of both, which choose no candidates.
+    """Values of items, or of users or sums of both, which choose no candidates.
 
     Args:
         items: Values of the items, `[items]`; 0 if None.
@@ -59,16 +63,18 @@ class Values(Scores):
         return np.asarray(sum(values[rows] for values, rows in both if values is not None))
 
     def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
-        """Returns no items."""
-        shape = out.shape[0], k
-        return np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+        """Returns the items of the highest values."""
+        if self.items is None or self.users is not None:
+            return super().best(k, out)
+        ones = np.ones((out.shape[0], 1), np.float32)
+        return Products(ones, self.items[:, np.newaxis]).best(k, out)
 
 
 class Products(Scores):
     """Inner products of the vectors of users and of items.
 
     Args:
-        users: Vectors of the users, float32 `[users, size]`.
+        users: Vectors of the users, `[users, size]`.
         items: Vectors of all items, float32 `[items, size]`.
     """
 
@@ -82,7 +88,8 @@ class Products(Scores):
     def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
         """Returns the best items; none of a user whose vector is 0."""
         # a matrix product rounds as its shape says, so that what it finds is scored again
-        ids, _ = retrieval.best(self.users, self.items, k + _SPARE, out)
+        users = self.users.astype(np.float32, copy=False)
+        ids, _ = retrieval.best(users, self.items, k + SPARE, out)
         ids[~self.users.any(axis=1)] = -1
         rows = np.repeat(np.arange(len(ids)), ids.shape[1])
         scores = self.at(rows, np.maximum(ids, 0).ravel()).reshape(ids.shape)
@@ -134,13 +141,10 @@ class Lookup(Scores):
         rows = users if self.users is None else self.users[users]
         return self.sums.at(rows, items if self.items is None else self.items[items])
 
-    def best(self, k: int, out: Matrix) -> tuple[Array, Array]:
-        """Returns no items."""
-        return Values().best(k, out)
 
-
-def weigh(histories: Sequences, decay: float = 1.0, most: int | None = None) -> Matrix:
-    """Returns the weight of each item in each history, a CSR matrix `[users, items]`.
+@functools.singledispatch
+def weigh(histories: Any, decay: float = 1.0, most: int | None = None) -> Matrix:
+    """Returns the weight of each item in each history, a CSR matrix `[users, items]`, float64.
 
     The last item has weight 1, and each item before a smaller one by the factor `decay`; the
     weights of an item that a user took several times are added.
@@ -153,8 +157,103 @@ def weigh(histories: Sequences, decay: float = 1.0, most: int | None = None) -> 
     age = histories.offsets[histories.users + 1] - 1 - np.arange(len(histories.users))
     kept = slice(None) if most is None else age < most
     pairs = histories.users[kept], histories.items[kept] - 1
-    weights = (decay ** age[kept]).astype(np.float32)
-    return sp.csr_matrix((weights, pairs), (len(histories.user_ids), len(histories.item_ids)))
+    shape = len(histories.user_ids), len(histories.item_ids)
+    return sp.csr_matrix((np.float64(decay) ** age[kept], pairs), shape)
+
+
+@functools.singledispatch
+def multiply(weights: Matrix, table: Any) -> Any:
+    """Returns the sums of the rows of a table, of which each item of a history has one.
+
+    Args:
+        weights: What `weigh` returns.
+        table: A CSR matrix `[items, columns]`, or an array, `[items]` or `[items, columns]`.
+
+    Returns:
+        `Sums` of a matrix; of an array, one of float64, `[users]` or `[users, columns]`.
+    """
+    weights = sp.csr_matrix(weights)
+    items = np.unique(weights.indices)  # of others, float64 would be a copy for nothing
+    sums = weights[:, items] @ table[items].astype(np.float64)
+    return Sums(sums) if sp.issparse(table) else sums
+
+
+@functools.singledispatch
+def join(histories: Any, ids: Array, columns: Mapping[str, Array]) -> dict[str, Any]:
+    """Returns columns of a table of users for those of the histories.
+
+    A user who has no row has NaN in a column of numbers, and -1 in one of integers.
+
+    Args:
+        histories: The items that each user took.
+        ids: Ids of the users of the table.
+        columns: Columns of the table, by name.
+    """
+    rows = find(histories.user_ids, ids)
+    return {name: at_or_missing(rows, values) for name, values in columns.items()}
+
+
+class System(NamedTuple):
+    """Linear systems whose solutions are the vectors of users.
+
+    A user who took `n` items, of vectors `y`, has the solution of
+
+    ```
+    (diag(d) + curvature * sum y y') x = slope * sum y - scale(n) * pull
+    d = scale(n) * eigenvalues + ridge(n)
+    ```
+
+    Attributes:
+        items: Vectors of all items, float32 `[items, size]`.
+        eigenvalues: What all items add to the diagonal, `[size]`.
+        pull: What all items add to the right side, `[size]`.
+        curvature: The factor of the matrix of the user's items.
+        slope: The factor of their sum.
+        terms: Function of numbers of items, float64 `[users]`, to scales and ridges of this shape.
+    """
+
+    items: Array
+    eigenvalues: Array
+    pull: Array
+    curvature: float
+    slope: float
+    terms: Callable[[Array], tuple[Array, Array]]
+
+
+@functools.singledispatch
+def solve(histories: Any, system: System) -> Array:
+    """Returns the vector of each user, float64 `[users, size]`.
+
+    Args:
+        histories: The items that each user took; one that he took several times counts once.
+        system: The system.
+    """
+    matrix, (items, eigenvalues, pull, curvature, slope, terms) = weigh(histories), system
+    vectors = np.empty((matrix.shape[0], items.shape[1]))
+    sides = zip(*terms(np.diff(matrix.indptr).astype(np.float64)), strict=True)
+    for row, (scale, ridge) in enumerate(sides):
+        own = items[matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]].astype(np.float64)
+        root = 1.0 / np.sqrt(scale * eigenvalues + ridge)
+        right = (slope * own.sum(axis=0) - scale * pull) * root
+        own *= np.sqrt(curvature) * root
+        if len(own) < len(root):  # Woodbury's identity has an unknown for each item
+            system_of_items = np.eye(len(own)) + own @ own.T
+            right -= own.T @ np.linalg.solve(system_of_items, own @ right)
+        else:
+            right = np.linalg.solve(np.eye(len(root)) + own.T @ own, right)
+        vectors[row] = right * root
+    return vectors
+
+
+def at_or_missing(rows: Array, values: Array) -> Array:
+    """Returns the values of rows; NaN for a row of -1, or -1 if they are integers."""
+    return extend(values)[rows]
+
+
+def extend(values: Array) -> Array:
+    """Returns values, and at the end what stands for a missing one."""
+    missing = -1 if values.dtype.kind in "iu" else np.nan
+    return np.append(values, np.array(missing, values.dtype))
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
@@ -162,9 +261,9 @@ def _products(left: Array, right: Array, rows: Array, columns: Array) -> Array:
     products = np.empty(len(rows), np.float32)
     for pair in range(len(rows)):
         u, v = left[rows[pair]], right[columns[pair]]
-        total = np.float32(0.0)
+        total = np.float64(0.0)
         for i in range(len(u)):
-            total += u[i] * v[i]
+            total += np.float64(u[i]) * np.float64(v[i])
         products[pair] = total
     return products
 
@@ -210,7 +309,7 @@ def _select(
             marked[out_indices[at]] = True
         for at in range(indptr[row], indptr[row + 1]):
             item, score = indices[at], values[at]
-            if marked[item] or not score > best[row, k - 1]:
+            if marked[item] or not score > max(best[row, k - 1], 0.0):
                 continue
             rank = k - 1
             while rank > 0 and score > best[row, rank - 1]:
