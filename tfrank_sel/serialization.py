@@ -182,7 +182,7 @@ class Named(Configurable):
 
 
 def _own_fields(cls: type) -> Iterator[tuple[str, inspect.Parameter]]:
-    for name, hint in vars(cls).get("__annotations__", {}).items():
+    for name, hint in inspect.get_annotations(cls).items():
         if typing.get_origin(hint) is ClassVar:
             continue
         default = vars(cls).get(name, _MISSING)
