@@ -1,5 +1,9 @@
 """Losses and metrics as functions of JAX, and under Keras on JAX."""
 
+import pathlib
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +93,13 @@ def test_scores_of_16_bits_have_gradients_of_16_bits(dtype: str) -> None:
     loss = losses.RGCrossLoss()
     value, slopes = jax.value_and_grad(lambda x: loss(LABELS[: len(SCORES)], x))(scores)
     assert (value.dtype, slopes.dtype) == (np.float32, scores.dtype)
+
+
+def test_the_example_of_the_guide_runs() -> None:
+    text = pathlib.Path("docs/compatibility.md").read_text(encoding="utf-8")
+    [(code, printed)] = re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", text, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
 
 
 def test_a_compiled_function_draws_new_noise_at_each_call() -> None:
