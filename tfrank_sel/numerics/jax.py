@@ -274,7 +274,10 @@ def stateless_uniform(
     shape: Any, seed: Tensor, minval: Any, maxval: Any, dtype: Any, alg: str
 ) -> Tensor:
     """Random numbers, other ones than those of TensorFlow for the same seed."""
-    key = jax.random.fold_in(jax.random.key(seed[0]), seed[1].astype(uint32))
+    # 32 bits at a time, as a program is lowered outside the scope that knows 64
+    key = functools.reduce(
+        jax.random.fold_in, bitcast(seed, uint32).ravel(), jax.random.key(np.uint32(0))
+    )
     return jax.random.uniform(key, tuple(shape), dtype, minval, maxval)
 
 
