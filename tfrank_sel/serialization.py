@@ -182,7 +182,8 @@ class Named(Configurable):
 
 
 def _own_fields(cls: type) -> Iterator[tuple[str, inspect.Parameter]]:
-    for name, hint in inspect.get_annotations(cls).items():
+    hints: dict[str, Any] = inspect.get_annotations(cls)
+    for name, hint in hints.items():
         if typing.get_origin(hint) is ClassVar:
             continue
         default = vars(cls).get(name, _MISSING)
