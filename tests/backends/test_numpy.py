@@ -6,7 +6,16 @@ import sys
 import numpy as np
 import pytest
 
-from tests.cases import EVERY_LOSS, EVERY_METRIC, Case, name_of
+from tests.cases import (
+    EVERY_LOSS,
+    EVERY_METRIC,
+    HOLDING,
+    LOSSES,
+    METRICS,
+    Case,
+    name_of,
+    one_per_class,
+)
 from tfrank_sel import losses, metrics, numerics as xp
 from tfrank_sel.links import Sigmoid
 
@@ -52,6 +61,18 @@ def test_a_metric_averages_batches() -> None:
     assert float(metric.result()) == pytest.approx((1.0 + 1.5 + 1.0) / 6.0)
     metric.reset_state()
     assert float(metric([[1, 0]], [[2.0, 1.0]])) == 1.0
+
+
+@pytest.mark.filterwarnings("ignore:.* is 0 for lists of up to `k` items")
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0)])
+@pytest.mark.parametrize("case", one_per_class(LOSSES + HOLDING + METRICS), ids=name_of)
+def test_lists_may_be_empty(case: Case, shape: tuple[int, int]) -> None:
+    lists = np.zeros(shape), np.zeros(shape)
+    if case in METRICS:
+        found = case.make().evaluate(*lists).values
+    else:
+        found = case.make(reduction="none")(*lists)
+    np.testing.assert_array_equal(found, np.zeros(shape[0]))
 
 
 def test_nothing_here_imports_a_framework() -> None:

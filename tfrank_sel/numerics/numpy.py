@@ -17,11 +17,13 @@ from tfrank_sel.numerics.arrays import (
     abs,
     convert_to_tensor,
     exp,
+    identity,
     int32,
     limits,
     log,
     log1p,
     places,
+    reduce_max,
     reduction,
     where,
     zeros,
@@ -29,8 +31,8 @@ from tfrank_sel.numerics.arrays import (
 
 Tensor = np.ndarray
 HAS_GRADIENTS = False
-_REFUSAL = "NumPy has no gradients: set KERAS_BACKEND=tensorflow or jax, which must be installed"
 
+jit = stop_gradient = identity  # nothing is compiled, and nothing is traced
 init_scope = functools.partial(np.errstate, all="ignore")
 reduce_logsumexp = reduction(np.logaddexp.reduce)
 
@@ -51,22 +53,14 @@ graph = graph_of_lists = differentiable = entry_point
 
 def vjp(function: Callable[..., Any], *inputs: Any, has_aux: bool = False) -> Any:
     """Refuses to compute a gradient."""
-    raise NotImplementedError(_REFUSAL)
+    raise NotImplementedError(
+        "NumPy has no gradients: set KERAS_BACKEND=tensorflow or jax, which must be installed"
+    )
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """Takes the value of a function that returns a gradient beside it."""
     return lambda *inputs: function(*map(convert_to_tensor, inputs))[0]
-
-
-def jit(function: F) -> F:
-    """Returns its argument: nothing is compiled."""
-    return function
-
-
-def stop_gradient(x: Any) -> Any:
-    """Returns its argument."""
-    return x
 
 
 def is_on_host(x: Tensor) -> bool:
@@ -179,7 +173,7 @@ def relu(x: Any) -> Tensor:
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """`exp(x)` over its sum."""
-    powers = exp(x - np.max(x, axis, keepdims=True))
+    powers = exp(x - reduce_max(x, axis, keepdims=True))
     return powers / np.sum(powers, axis, keepdims=True)
 
 
