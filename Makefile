@@ -69,10 +69,10 @@ exit $$status
 endef
 
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
-test test-long test-mutants: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+test test-jax test-long test-mutants: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 # each worker has one core: more threads would wait for each other at work
-test test-long test-mutants: export OMP_NUM_THREADS ?= 1
-test test-long test-mutants: export OPENBLAS_NUM_THREADS ?= 1
+test test-jax test-long test-mutants: export OMP_NUM_THREADS ?= 1
+test test-jax test-long test-mutants: export OPENBLAS_NUM_THREADS ?= 1
 test: .venv/installed
 	$(call run_tests,.venv,default,"tests tfrank_sel",$(TESTS))
 
@@ -92,11 +92,12 @@ test-mutants: .venv/installed
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "$(TFR_TESTS)",)
 
-# links, losses and metrics where TensorFlow is not installed
-test-jax: export KERAS_BACKEND = jax
+# links, losses and metrics on JAX and on NumPy, where TensorFlow is not installed
 test-jax: .venv-jax/installed
-	.venv-jax/bin/python -m pytest -n 2 --junit-xml=build/jax.xml tests/backends
-	.venv-jax/bin/python tests/closing_line.py build/jax.xml
+	mkdir -p build
+	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest -n 2 --junit-xml=build/jax-1.xml tests/backends
+	KERAS_BACKEND=numpy .venv-jax/bin/python -W error -m pytest --junit-xml=build/jax-2.xml tests/backends
+	.venv-jax/bin/python tests/closing_line.py build/jax-*.xml
 
 test-tfr-sample: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "tests/golden",$(TESTS))
@@ -246,9 +247,10 @@ requirements: .venv/installed .venv-tfr/installed
 .venv-jax/installed: setup.cfg
 	$(PYTHON) -m venv .venv-jax
 	.venv-jax/bin/pip install --quiet uv
-	# the package itself, which needs TensorFlow, is that of this folder
+	# the package itself, which needs TensorFlow on this Python, is that of this folder
 	.venv-jax/bin/uv pip install --quiet --python .venv-jax/bin/python \
-		'jax>=0.10' 'keras>=3.15' 'pytest>=8' 'pytest-xdist>=3.6' 'hypothesis>=6.100'
+		'jax>=0.10' 'keras>=3.15' 'keras-rs>=0.4' 'rax>=0.4' \
+		'pytest>=8' 'pytest-xdist>=3.6' 'hypothesis>=6.100' 'scipy>=1.13'
 	touch $@
 
 .venv-tfx/installed: setup.cfg pyproject.toml pipelines/tfx/environment.sh

@@ -30,7 +30,9 @@ collect_ignore += ["tests/engines", "tests/kubernetes"]
 def _names_of_examples(doctest_namespace: dict[str, Any]) -> None:
     import numpy as np
 
-    if importlib.util.find_spec("tensorflow") is None:
+    from tfrank_sel import numerics
+
+    if numerics.NAME != "tensorflow":
         return
     import tensorflow as tf
 

@@ -240,7 +240,7 @@ def test_what_comes_with_an_extra_is_asked_for_at_the_door(name: str) -> None:
 def test_another_backend_of_keras_is_refused_at_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
     with pytest.raises(ImportError, match="needs the TensorFlow backend of Keras: set KERAS_BACK"):
-        runpy.run_path(str(ROOT / "tfrank_sel" / "keras_versions.py"))
+        runpy.run_path(str(ROOT / "tfrank_sel" / "keras_bases.py"))
 
 
 def test_each_folder_of_tests_is_a_package_so_that_names_of_files_may_repeat() -> None:

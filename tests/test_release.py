@@ -9,6 +9,8 @@ import sys
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import tfrank_sel
 
@@ -31,10 +33,38 @@ def test_every_file_has_the_version_of_the_package() -> None:
 
 def test_the_recipe_has_the_requirements_and_commands_of_the_package(package) -> None:
     python, *found = [re.sub(" ", "", line) for line in RECIPE["requirements"]["run"]]
-    assert python == "python" + package["options"]["python_requires"]
-    assert found == package["options"]["install_requires"].split()
+    requirements = [x.partition(";")[::2] for x in package["options"]["install_requires"].split()]
+    # a recipe for all Pythons has no markers: it is for those that TensorFlow has
+    [marker] = {x for _, x in requirements} - {""}
+    assert python == "python>=3.11," + re.sub('python_version|"', "", marker)
+    assert found == [x for x, _ in requirements]
     scripts = package["options.entry_points"]["console_scripts"].strip().splitlines()
     assert RECIPE["build"]["python"]["entry_points"] == scripts
+
+
+def test_a_python_without_tensorflow_takes_the_package_without_it(package) -> None:
+    options = package["options"]
+    classifiers = package["metadata"]["classifiers"].split("\n")
+    minors = [x.rpartition(" ")[2] for x in classifiers if re.search(r"Python :: 3\.\d+$", x)]
+    assert minors == ["3.11", "3.12", "3.13", "3.14"]
+    for minor in (*minors, "3.15"):
+        taken = SpecifierSet(options["python_requires"]).contains(minor)
+        requirements = map(Requirement, options["install_requires"].split())
+        names = {
+            x.name
+            for x in requirements
+            if x.marker is None or x.marker.evaluate({"python_version": minor})
+        }
+        assert taken == (minor in minors)
+        assert {"tensorflow", "keras"} & names == (
+            {"tensorflow", "keras"} if minor < "3.14" else set()
+        )
+    extras = package["options.extras_require"]
+    assert extras["tensorflow"].split() == [
+        x.partition(";")[0] for x in options["install_requires"].split() if ";" in x
+    ]
+    for extra in ("als", "clicks", "frames", "jax", "metrics", "migrate", "recommend"):
+        assert "tensorflow" not in extras[extra]
 
 
 @pytest.mark.sample(3)

@@ -4,11 +4,13 @@ import contextlib
 import importlib
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent import futures
+from importlib.machinery import PathFinder
 from typing import Any
 
 import pytest
@@ -19,15 +21,18 @@ for extra in ("libcst", "lightgbm", "numba", "pyarrow", "tensorflow_serving", "t
     pytest.importorskip(extra)
 
 ROOT = pathlib.Path(__file__).parents[1]
+FRAMEWORKS = {"jax", "keras", "tensorflow"}
 NEEDED = "This needs TensorFlow and Keras: pip install tensorflow keras"
 
 
-class Without:
-    """A finder of modules, by which these packages are not installed."""
+def uninstall(*packages: str) -> None:
+    """Lets this process find none of these packages."""
+    find = PathFinder.find_spec
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name.partition(".")[0] in ("keras", "tensorflow"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+    def of_others(name: str, path: Any = None, target: Any = None) -> Any:
+        return None if name.partition(".")[0] in packages else find(name, path, target)
+
+    PathFinder.find_spec = of_others  # type: ignore[method-assign,assignment]
 
 
 def ran(command: str) -> tuple[int, str]:
@@ -46,8 +51,9 @@ def ran(command: str) -> tuple[int, str]:
 def prepared() -> None:
     pathlib.Path("saved").mkdir()
     pathlib.Path("saved/saved_model.pb").touch()
-    pathlib.Path("run.txt").write_text("q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\n", encoding="utf-8")
-    pathlib.Path("qrels.txt").write_text("q 0 a 1\n", encoding="utf-8")
+    pathlib.Path("run.txt").write_text("q Q0 b 1 2.0 x\nq Q0 a 2 1.0 x\n", encoding="utf-8")
+    pathlib.Path("other.txt").write_text("q Q0 b 1 2.0 x\nr Q0 c 1 1.0 x\n", encoding="utf-8")
+    pathlib.Path("qrels.txt").write_text("q 0 a 1\nr 0 c 2\nr 0 d 1\n", encoding="utf-8")
     pathlib.Path("code.py").write_text("import tensorflow_ranking as tfr\n", encoding="utf-8")
     rows = ["q,a,1,1", "q,b,2,0", "q,b,1,0", "q,a,2,1"] * 9
     pathlib.Path("log.csv").write_text(
@@ -55,6 +61,11 @@ def prepared() -> None:
     )
 
 
+# computed by NumPy where nothing else is installed
+VALUES = [
+    "tfrank-sel-metrics evaluate --qrels qrels.txt --run run.txt -q -m ndcg_cut.5 -m P.1",
+    "tfrank-sel-metrics compare run.txt other.txt --qrels qrels.txt -m recip_rank",
+]
 SERVING = "tfrank-sel-serving {} --folder models"
 RIGHT = [
     SERVING.format("publish saved"),
@@ -64,13 +75,14 @@ RIGHT = [
     SERVING.format("remove-old --keep 1"),
     "tfrank-sel-clicks correct log.csv --output labels.parquet",
     "tfrank-sel-metrics --help",
+    *VALUES,
     "tfrank-sel-metrics fuse run.txt run.txt",
     "tfrank-sel-migrate code.py",
     "tfrank-sel-pipelines --help",
 ]
 
 RANK = 'tfrank-sel-serving rank --items [{"price":2.5},{"price":3}] --address 127.0.0.1:'
-MODELS = [("", "losses"), ("", "Ranker"), (".models", "Scorer"), (".data", "batches")]
+MODELS = [("", "presets"), ("", "Ranker"), (".models", "Scorer"), (".data", "batches")]
 
 
 @contextlib.contextmanager
@@ -151,12 +163,7 @@ def recommended() -> list[list[str]]:
 
 
 def refused() -> Iterator[str]:
-    for package, name in (
-        ("", "losses"),
-        ("", "Ranker"),
-        (".models", "Scorer"),
-        (".data", "batches"),
-    ):
+    for package, name in MODELS:
         try:
             getattr(importlib.import_module(f"tfrank_sel{package}"), name)
         except ImportError as error:
@@ -164,23 +171,28 @@ def refused() -> Iterator[str]:
 
 
 def probe() -> None:
-    sys.meta_path.insert(0, Without())
+    uninstall(*FRAMEWORKS)
     prepared()
     told = {command: ran(command) for command in RIGHT}
     with served() as port:
         told[RANK] = ran(f"{RANK}{port}")
     shape = factorised(), recommended()
-    imported = sorted(sys.modules.keys() & {"keras", "tensorflow"})
+    imported = sorted(sys.modules.keys() & FRAMEWORKS)
     wrong = ran("tfrank-sel-serving serve --model-base-path models")
     print(json.dumps([told, shape, imported, wrong, [*refused()]]))
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("without")
+
+
+@pytest.fixture(scope="module")
+def results(folder: pathlib.Path) -> Any:
     call = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests import {{}} as t; t.probe()"
     done = subprocess.run(
         [sys.executable, "-c", call.format(pathlib.Path(__file__).stem)],
-        cwd=tmp_path_factory.mktemp("without"),
+        cwd=folder,
         capture_output=True,
         text=True,
     )
@@ -197,6 +209,29 @@ def test_commands_and_the_factorisation_import_no_tensorflow(results: Any) -> No
     ]
     assert shape == [[2, 3], [["5"]]]
     assert imported == []
+
+
+@pytest.mark.parametrize("command", VALUES)
+def test_numpy_gives_the_numbers_of_tensorflow(
+    results: Any, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", sys.argv)  # `ran` sets it
+    expected = ran(command)
+    assert tuple(results[0][command]) == expected
+    assert "0." in expected[1]
+
+
+def test_losses_metrics_and_links_compute_on_numpy() -> None:
+    """All contracts of backends, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/backends"],
+        cwd=ROOT,
+        env=os.environ | {"KERAS_BACKEND": "numpy"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_what_needs_tensorflow_says_what_to_install(results: Any) -> None:

@@ -393,7 +393,8 @@ def _outside(hint: Any, value: Any) -> str:
 
 def _hints(constructor: Any) -> Mapping[str, Any]:
     try:
-        return typing.get_type_hints(constructor, include_extras=True)
+        # unwrapped: from Python 3.14 on, `functools.wraps` copies no annotations that were set
+        return typing.get_type_hints(inspect.unwrap(constructor), include_extras=True)
     except NameError:  # a type that is imported only for type checkers
         return {}
 

@@ -2,74 +2,15 @@
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import keras
 
-from tfrank_sel import numerics
-from tfrank_sel.errors import received
+from tfrank_sel.keras_bases import check_backend
 
-if keras.backend.backend() != numerics.NAME:
-    raise ImportError(
-        received(
-            "tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND=tensorflow in "
-            "the environment before Keras is imported, or in ~/.keras/keras.json. Losses and "
-            "metrics also run on jax",
-            f"keras.backend.backend()={keras.backend.backend()!r}",
-        )
-    )
+check_backend("tensorflow")
 
 IS_KERAS_3 = not keras.__version__.startswith("2.")
-MYPY = False  # mypy takes it for True
-
-# Keras has no types that mypy reads. Of a class with an unread base it would take any argument.
-if MYPY:
-
-    class _Loss:
-        """`keras.losses.Loss`."""
-
-        name: str
-        reduction: str | None
-        dtype: str
-
-        def __init__(self, name: str | None = None, reduction: str | None = None) -> None: ...
-        def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any: ...
-
-    class _Metric:
-        """`keras.metrics.Metric`."""
-
-        name: str
-        dtype: str
-        variables: list[Any]
-
-        def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any: ...
-        def add_weight(self, *args: Any, **kwargs: Any) -> Any: ...
-        def update_state(self, *args: Any, **kwargs: Any) -> Any: ...
-        def reset_state(self) -> None: ...
-        def result(self) -> Any: ...
-
-    class _Mean(_Metric):
-        """`keras.metrics.Mean`."""
-
-    Loss = _Loss
-    Metric = _Metric
-    Mean = _Mean
-else:
-    from keras.losses import Loss as Loss
-    from keras.metrics import Mean as Mean, Metric as Metric
-
-
-class MetricOptions(TypedDict, total=False):
-    """Arguments that a constructor passes on to `keras.metrics.Metric`."""
-
-    name: str
-    dtype: str
-
-
-class LossOptions(MetricOptions, total=False):
-    """Arguments that a constructor passes on to `keras.losses.Loss`."""
-
-    reduction: str | None
 
 
 class LayerOptions(TypedDict, total=False):
@@ -89,24 +30,6 @@ if IS_KERAS_3:
 else:
     FUNCTIONAL = type(keras.Sequential()).__base__
 
-    class _Keras2Loss(Loss):
-        """Adds to the losses of Keras 2 the `dtype` of Keras 3."""
-
-        def __init__(
-            self,
-            name: str | None = None,
-            reduction: str | None = "sum_over_batch_size",
-            dtype: str | None = None,
-        ) -> None:
-            super().__init__(name=name, reduction=reduction or "none")
-            self.dtype = dtype or keras.backend.floatx()
-
-        def call(self, y_true: Any, y_pred: Any) -> Any:
-            """Computes the loss of each list; a subclass implements it."""
-            raise NotImplementedError
-
-    if not TYPE_CHECKING:
-        Loss = _Keras2Loss
     FULL_PRECISION = {"experimental_autocast": False}
 
 

@@ -72,12 +72,12 @@ class ListBatch(NamedTuple):
         labels, scores, weights = _dense(as_lists(y_true), y_pred, sample_weight, dtype)
         mask = labels >= min_label
         if keras_mask is not None:
-            mask &= xp.cast(keras_mask, xp.bool_)
+            mask = mask & xp.cast(keras_mask, xp.bool_)
         item_weights, list_weights = _split_weights(weights)
         labels = xp.where(mask, labels, 0.0)
         is_held = xp.reduce_max(labels, axis=1) < math.inf
         if min_label < 0.0:
-            is_held &= xp.reduce_min(labels, axis=1) > -math.inf
+            is_held = is_held & (xp.reduce_min(labels, axis=1) > -math.inf)
         list_weights = xp.where(is_held | (list_weights == 0.0), list_weights, math.nan)
         return cls(
             labels=labels,

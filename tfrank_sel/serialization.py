@@ -29,6 +29,7 @@ _FOR_USERS = ("curve", "default_name", "evaluate", "over_ties", "probabilities",
 _MISSING = inspect.Parameter.empty
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _KERAS = ("keras", "tf_keras", "tensorflow")
+_FUNCTION = {"module": "builtins", "class_name": "function", "registered_name": "function"}
 _SET_LATER = (
     "`{}` of {} cannot be set after its construction, since graphs hold its value: make a new "
     "object, or give it a tf.Variable"
@@ -181,7 +182,8 @@ class Named(Configurable):
 
 
 def _own_fields(cls: type) -> Iterator[tuple[str, inspect.Parameter]]:
-    for name, hint in vars(cls).get("__annotations__", {}).items():
+    hints: dict[str, Any] = inspect.get_annotations(cls)
+    for name, hint in hints.items():
         if typing.get_origin(hint) is ClassVar:
             continue
         default = vars(cls).get(name, _MISSING)
@@ -271,27 +273,44 @@ def _serialize(value: Any) -> Any:
     # plain values are kept: when Keras 2 exports a SavedModel, it handles only objects
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if type(value) is tuple:
+    if type(value) in (list, tuple):
         return list(map(_serialize, value))
-    cls = type(value)
-    name = f"tfrank_sel>{cls.__name__}"
-    if isinstance(value, Frozen) and of_name(name) is cls:  # as Keras, but without it
-        kind = {"module": cls.__module__, "class_name": cls.__name__}
-        return {**kind, "config": value.get_config(), "registered_name": name}
-    import keras
+    is_function = inspect.isfunction(value)
+    cls: Any = type(value)
+    known = value if is_function else cls
+    name = f"tfrank_sel>{known.__name__}"
+    is_own = of_name(name) is known
+    if not (is_own and isinstance(value, Frozen)) and _has_keras():
+        import keras
 
-    return keras.saving.serialize_keras_object(value)
+        return keras.saving.serialize_keras_object(value)
+    if not is_own:
+        raise TypeError(f"{value!r} is none of tfrank_sel, and saving it needs Keras")
+    # as Keras, but without it
+    if is_function:
+        return {**_FUNCTION, "config": name}
+    kind = {"module": cls.__module__, "class_name": cls.__name__}
+    return {**kind, "config": value.get_config(), "registered_name": name}
 
 
 def _deserialize(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, float, str, Frozen)):
         return value
     if isinstance(value, list):
         return list(map(_deserialize, value))
     if isinstance(value, dict):
-        cls = of_name(value.get("registered_name"))
-        if isinstance(cls, type) and issubclass(cls, Frozen):
-            return cls.from_config(value["config"])
+        is_function = _FUNCTION.items() <= value.items()
+        known = of_name(value["config"] if is_function else value.get("registered_name"))
+        if is_function and known is not None:
+            return known
+        if isinstance(known, type) and (issubclass(known, Frozen) or not _has_keras()):
+            return known.from_config(value["config"])  # type: ignore[attr-defined]
     import keras
 
     return keras.saving.deserialize_keras_object(value)
+
+
+def _has_keras() -> bool:
+    from tfrank_sel import numerics  # here, as it imports TensorFlow
+
+    return numerics.NAME != "numpy"

@@ -23,10 +23,11 @@ from tests.cases import (
     Array,
     Case,
     LinkCase,
+    missing_formulas,
     name_of,
 )
 from tests.references.links import divergence
-from tfrank_sel import numerics as xp
+from tfrank_sel import losses, metrics, numerics as xp
 
 pytestmark = pytest.mark.skipif(xp.NAME == "tensorflow", reason="tests/contracts has these")
 
@@ -34,14 +35,17 @@ LENGTHS = (5, 1, 4)
 WIDTH = 5
 STEP = 1e-5
 
+OF_LISTS = {"dtype": "float64", "reduction": "none"}
 each = functools.partial(pytest.mark.parametrize, "case", ids=name_of)
 
 
-def with_gradient(function: Callable[[Any], Any], x: Array) -> tuple[Array, Array]:
-    """The values in float64, and the gradient of their sum."""
+def with_gradient(function: Callable[[Any], Any], x: Array) -> tuple[Array, Array | None]:
+    """The values in float64, and the gradient of their sum, if the backend has one."""
 
     @xp.entry_point
-    def run() -> tuple[Array, Array]:
+    def run() -> tuple[Array, Array | None]:
+        if not xp.HAS_GRADIENTS:
+            return np.asarray(function(xp.constant(x, xp.float64))), None
         values, pull_back = xp.vjp(function, xp.constant(x, xp.float64))
         return np.asarray(values), np.asarray(pull_back(xp.ones_like(values))[0])
 
@@ -68,6 +72,7 @@ def padded(rows: list[Array], fill: float) -> Array:
     whole = np.full((len(rows), WIDTH, *rows[0].shape[1:]), fill)
     for row, values in zip(whole, rows, strict=True):
         row[: len(values)] = values
+    whole.flags.writeable = False  # what computes with it must not change it
     return whole
 
 
@@ -76,6 +81,11 @@ def slopes(reference: Callable[[Array], float], scores: Array) -> Array:
     moves = STEP * np.eye(scores.size).reshape(-1, *scores.shape)
     found = [(reference(scores + x) - reference(scores - x)) / (2.0 * STEP) for x in moves]
     return np.reshape(found, scores.shape)
+
+
+@pytest.mark.parametrize("module", [losses, metrics], ids=["losses", "metrics"])
+def test_no_public_formula_is_missing(module: Any) -> None:
+    assert missing_formulas(module) == set()
 
 
 @each(LINKS)
@@ -91,6 +101,7 @@ def test_a_link_equals_its_reference(case: LinkCase) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.skipif(not xp.HAS_GRADIENTS, reason="the backend has no gradients")
 @each(LINKS)
 def test_gradients_of_a_link_are_its_own(case: LinkCase) -> None:
     for function, derivative in (
@@ -110,9 +121,11 @@ def test_a_loss_equals_its_reference(case: Case) -> None:
     rows = lists(case)
     labels, scores, weights = map(padded, rows, (math.nan, 7.0, 3.0))
     expected = [case.reference(*x) for x in zip(*rows, strict=True)]
-    loss = case.make(dtype="float64", reduction="none")
+    loss = case.make(**OF_LISTS)
     values, gradient = with_gradient(lambda s: loss(labels, s, weights), scores)
     np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-13)
+    if gradient is None:
+        return
     expected = []
     for y, s, w in zip(*rows, strict=True):
         held = {"held": s} if case in HOLDING + HOLDING_VECTORS else {}
@@ -131,8 +144,9 @@ def test_a_loss_of_a_batch_equals_its_reference(case: Case) -> None:
     labels, scores = case.labels(rng, (5,)), rng.normal(size=(5, 5)).round(3)
     weights = rng.uniform(0.5, 2.0, 5)
     expected = case.reference(labels, scores, weights)
-    loss = case.make(dtype="float64")
-    np.testing.assert_allclose(loss(labels, scores, weights), expected, rtol=1e-12)
+    loss = case.make(**OF_LISTS)
+    found = in_float64(loss, labels, scores, weights)
+    np.testing.assert_allclose(found.mean(), expected, rtol=1e-12)
 
 
 @each(SAMPLED)
@@ -144,6 +158,35 @@ def test_a_loss_of_samples_equals_its_reference(case: Case) -> None:
     for value, n, *row, of_list in zip(found, LENGTHS, *rows, noise, strict=True):
         expected = case.reference(*row, noise=of_list[:, :n])
         np.testing.assert_allclose(value, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "inner", [losses.RG2Loss(), losses.SoftmaxLoss(), losses.SmoothTopKLoss(2)], ids=repr
+)
+def test_a_loss_of_a_catalogue_equals_that_of_all_logits(inner: losses.ListwiseLoss) -> None:
+    rng = np.random.default_rng(0)
+    items, states = rng.normal(size=(9, 3)), rng.normal(size=(5, 3))
+    indices = np.array([3, 0, -1, 8, 3])
+
+    def of_logits(states: Any) -> Any:
+        labels = np.eye(9)[indices] * (indices >= 0)[:, np.newaxis]
+        labels[indices < 0] = math.nan
+        logits = xp.matmul(states, xp.constant(items.T))
+        return type(inner).from_config(inner.get_config() | OF_LISTS)(labels, logits)
+
+    def of_states(states: Any) -> Any:
+        loss = losses.CatalogueLoss(
+            inner, lambda: xp.constant(items), **OF_LISTS, logits_at_once=18
+        )
+        return loss(indices, states)
+
+    for found, expected in zip(
+        *(with_gradient(f, states) for f in (of_states, of_logits)), strict=True
+    ):
+        if expected is not None:
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    loss = losses.CatalogueLoss(inner, lambda: xp.constant(items))
+    assert float(loss(indices[:0], xp.constant(states[:0]))) == 0.0
 
 
 @each(METRICS + DIVERSITY)

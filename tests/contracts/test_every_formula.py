@@ -1,7 +1,6 @@
 """Contracts of every loss and metric."""
 
 import functools
-import inspect
 import json
 import math
 import warnings
@@ -14,18 +13,16 @@ import tensorflow as tf
 from hypothesis import given, settings, strategies as st
 
 from tests.cases import (
-    EVERY_LOSS,
-    EVERY_METRIC,
     HOLDING,
     LOSSES,
     METRICS,
     Array,
     Case,
+    missing_formulas,
     name_of,
     one_per_class,
 )
 from tfrank_sel import losses, metrics
-from tfrank_sel.serialization import Configurable
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -333,12 +330,4 @@ def test_any_list_equals_its_reference(case: Case, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("module", [losses, metrics], ids=["losses", "metrics"])
 def test_no_public_formula_is_missing(module: Any) -> None:
-    public = {
-        n
-        for n, x in inspect.getmembers(module)
-        if isinstance(x, type) and issubclass(x, Configurable) and not inspect.isabstract(x)
-    }
-    public -= {"CatalogueLoss"}  # of other losses: tests/losses/test_catalogue.py
-    made = {c.make.func.__name__ for c in EVERY_LOSS + EVERY_METRIC}
-    assert public == made & set(dir(module))
-    assert public
+    assert missing_formulas(module) == set()

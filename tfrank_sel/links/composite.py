@@ -112,7 +112,7 @@ class CompositeSoftmax(Frozen):
             (at_z, log_z), (at_s, log_s) = self._shares(z, weights), self._shares(s, weights)
             # the shares add up to 1 at z and at s, so their divergence is KL(p(s) || p(z))
             areas = self.gamma * bregman.relative_entropy(at_s, at_z, log_z - log_s)
-            areas += at_s * self.scaling.area(z, s)
+            areas = areas + at_s * self.scaling.area(z, s)
             return xp.reduce_sum(weights * areas, axis=-1), gradient
 
         return f(z, s)
@@ -162,7 +162,7 @@ class CompositeSoftmax(Frozen):
         top = xp.stop_gradient(q.fold(self._top(s, weights)))
         rise = bregman.with_derivative(lambda s: q.rise(q.fold(s), top), q, s)
         x = xp.where(valid, (rise + self._log_rho(s.dtype)) / self.gamma, xp.limits(s.dtype).min)
-        x -= xp.stop_gradient(xp.reduce_max(x, axis=-1, keepdims=True))
+        x = x - xp.stop_gradient(xp.reduce_max(x, axis=-1, keepdims=True))
         mass, is_top = weights * xp.exp(x), x > -(2.0**-40)
         # the logarithm of a top item with nearly all the probability is `log1p` of the rest
         at_top, rest = row_sum(xp.where(is_top, mass, 0.0)), row_sum(xp.where(~is_top, mass, 0.0))
@@ -198,7 +198,7 @@ class CompositeSoftmax(Frozen):
     def _share_slope_times(self, s: Tensor, v: Tensor, weights: Tensor) -> Tensor:
         """Computes the product of the transposed derivative of `p(s)` and `v`."""
         p = self._softmax(s, weights)
-        v -= row_sum(xp.where(p > 0.5, v, 0.0))  # so that nothing cancels for an item with most
+        v = v - row_sum(xp.where(p > 0.5, v, 0.0))  # so that nothing cancels for an item with most
         return p * self.scaling(s) * (v - row_sum(p * v)) / self.gamma
 
     def _neutral(self, s: Tensor, mask: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

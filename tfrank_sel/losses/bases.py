@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, ClassVar
 
-from tfrank_sel import keras_versions, numerics as xp
+from tfrank_sel import keras_bases, numerics as xp
 from tfrank_sel.compilation import Formula, in_graph
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
@@ -76,7 +76,7 @@ def weights_of_valid(
     return weights * (factor if are_indices is True else xp.where(are_indices, factor, 1.0))
 
 
-class ReducedLoss(keras_versions.Loss):
+class ReducedLoss(keras_bases.Loss):
     """A loss whose `__call__` computes the values, of which Keras computes the reduction alone.
 
     Keras would round integers and masks to the `dtype` on their way to `call`.

@@ -1,11 +1,11 @@
 """Losses over all items of a catalogue, from states and item vectors, without all logits."""
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,7 +103,7 @@ class CatalogueLoss(Named, ReducedLoss):
         indices, states, weights = self.by_state(y_true, y_pred, sample_weight)
         is_valid = xp.reduce_any(indices >= self._first, axis=1)
         states = xp.where(is_valid[:, xp.newaxis], xp.cast(states, self.dtype), 0.0)
-        weights *= xp.cast(is_valid, self.dtype)
+        weights = weights * xp.cast(is_valid, self.dtype)
         weights = weights_of_valid(weights, is_valid, self.reduction)
         return self.reduce(self._of_states(indices, states), weights, y_pred)
 
@@ -175,7 +175,8 @@ class CatalogueLoss(Named, ReducedLoss):
     def _vectors(self) -> Tensor:
         if self.items is None:
             raise refusal("`items` must be given: compile the loaded model again", items=None)
-        if isinstance(self.items, keras.layers.Embedding) and not self.items.built:
+        keras = sys.modules.get("keras")  # which has made an embedding
+        if keras and isinstance(self.items, keras.layers.Embedding) and not self.items.built:
             raise refusal("`items` must be built: call the model first", self.items.name)
         is_function = not hasattr(self.items, "embeddings")
         return xp.cast(self.items() if is_function else self.items.embeddings, self.dtype)
@@ -218,6 +219,7 @@ def _by_rows(
     count = states.shape[0] or xp.shape(states)[0]
     blocks = -(-count // rows)
     if isinstance(blocks, int):  # XLA needs sizes of blocks that it knows
+        blocks = max(blocks, 1)
         rows = -(-count // blocks)  # few states are not padded to a full block
     missing = [[0, blocks * rows - count], [0, 0]]
     padded = xp.pad(indices, missing, constant_values=-1)

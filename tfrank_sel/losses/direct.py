@@ -136,7 +136,7 @@ def _differences(lists: SplitLists) -> Tensor:
     positions = ranking.positions(lists.negatives)
     difference = lists.positives[:, :, xp.newaxis] - lists.negatives[:, xp.newaxis, :]
     is_pair = positions[:, xp.newaxis] <= lists.num_positives[:, xp.newaxis, xp.newaxis]
-    is_pair &= positions <= lists.num_negatives[:, xp.newaxis, xp.newaxis]
+    is_pair = is_pair & (positions <= lists.num_negatives[:, xp.newaxis, xp.newaxis])
     return xp.where(is_pair, difference, 0.0)
 
 
@@ -167,7 +167,7 @@ def best_interleaving(values: Tensor, num_rows: Tensor) -> Tensor:
 
     def trace(t: Tensor, left: Tensor, j: Tensor) -> tuple[Tensor, ...]:
         is_row = choices[t] & (counts == left[:, xp.newaxis])  # at most one: the last one left
-        j += xp.where(is_row[:, 1:], t - counts[:-1], 0)
+        j = j + xp.where(is_row[:, 1:], t - counts[:-1], 0)
         return t - 1, left - xp.cast(xp.reduce_any(is_row, axis=-1), xp.int32), j
 
     none_placed = xp.zeros([xp.shape(values)[0], size + 1], values.dtype)

@@ -6,7 +6,7 @@ from typing import ClassVar, Unpack
 
 from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Count, OpenShare, Positive
-from tfrank_sel.keras_versions import LossOptions
+from tfrank_sel.keras_bases import LossOptions
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.links.piecewise import PiecewiseLinear, Sign
 from tfrank_sel.losses.bases import (
@@ -147,7 +147,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
             weights = 0.5 * (first.weights + second.weights)
             values = self.surrogate(x, y)
         if self.lambda_weight is not None:
-            weights *= xp.stop_gradient(self.lambda_weight.pairs(first, second))
+            weights = weights * xp.stop_gradient(self.lambda_weight.pairs(first, second))
         return values, xp.multiply_no_nan(weights, count)
 
 

@@ -338,5 +338,5 @@ class JRCLoss(ScoreVectorLoss):
         total = self.alpha * masking.masked_sum(weights * of_point, mask)
         for targets, logits in ((labels, scores[..., 1]), (1.0 - labels, scores[..., 0])):
             of_list = masking.cross_entropy(weights * targets, logits, mask)
-            total += (1.0 - self.alpha) * of_list
+            total = total + (1.0 - self.alpha) * of_list
         return xp.divide_no_nan(total, masking.masked_sum(xp.ones_like(labels), mask))

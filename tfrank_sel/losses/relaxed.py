@@ -627,7 +627,7 @@ def neural_sort(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     size = xp.reduce_sum(xp.cast(mask, xp.int32), axis=1, keepdims=True)
     slope = xp.cast(size + 1 - 2 * ranks, x.dtype)
     logits = slope[:, :, xp.newaxis] * x[:, xp.newaxis, :]
-    logits -= _distances(x, mask)[:, xp.newaxis, :]
+    logits = logits - _distances(x, mask)[:, xp.newaxis, :]
     return logits, (ranks <= size)[:, :, xp.newaxis] & mask[:, xp.newaxis, :]
 
 

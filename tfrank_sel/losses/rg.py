@@ -34,7 +34,7 @@ class RGLoss(ListwiseLoss):
         mean, half_variance, score = _moments_of_one(classes, scores)
         log_size = xp.log(xp.cast(xp.shape(scores)[1], scores.dtype))
         value = gain * (log_size + half_variance - score)
-        value += self.of_mean * gain * xp.square(mean) / 2.0
+        value = value + self.of_mean * gain * xp.square(mean) / 2.0
         anchor = xp.where(gain > 0.0, xp.square(score + mean - self.target), 0.0)
         return value + self.alpha / 2.0 * anchor
 
@@ -66,7 +66,7 @@ class RGLoss(ListwiseLoss):
         gain = xp.reduce_sum(gains, axis=1)
         log_total = xp.log(xp.where(total > 0.0, total, 1.0))
         value = gain * (log_total + variances / 2.0) - xp.reduce_sum(gains * over, axis=1)
-        value += self.of_mean * gain * xp.square(means) / 2.0
+        value = value + self.of_mean * gain * xp.square(means) / 2.0
         return value + _anchor(gains, over + means[:, xp.newaxis], self.alpha, self.target)
 
 
@@ -203,7 +203,7 @@ def _moments_of_one(classes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Te
             # The gradient computes the gaps again, so that it has a derivative itself.
             gaps, _ = centre(scores)
             slopes = (of_half / size)[:, xp.newaxis] * gaps
-            slopes += ((of_mean - of_own - of_half * rest) / size)[:, xp.newaxis]
+            slopes = slopes + ((of_mean - of_own - of_half * rest) / size)[:, xp.newaxis]
             return one_class.add(slopes, classes, of_own)
 
         return (mean + rest, half_variance, score), gradient

@@ -194,7 +194,7 @@ class ContrastiveMatchingLoss(ScoreLoss):
         # a masked pair may lie outside the domain
         z, s = (xp.where(valid, x, 0.0) for x in (z, s))
         area = xp.cast(self.link.divergence(z, s), scores.dtype)
-        area *= weights[:, xp.newaxis, :] * next_ones(weights)
+        area = area * (weights[:, xp.newaxis, :] * next_ones(weights))
         pairs = [xp.shape(scores)[0], half * size]
         return masking.masked_mean(xp.reshape(area, pairs), xp.reshape(valid, pairs))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, Unpack
 from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import AtLeast0, Count, Positive
 from tfrank_sel.errors import refusal
-from tfrank_sel.keras_versions import LossOptions
+from tfrank_sel.keras_bases import LossOptions
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import masking, one_class, soft_topk, symmetric
@@ -259,14 +259,14 @@ class _TopKLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the loss of each list."""
-        mask &= scores > -math.inf
+        mask = mask & (scores > -math.inf)
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
     def of_classes(self, classes: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of one relevant item, which is equal in all forms."""
         valid = (classes >= 0) & (classes < xp.shape(scores)[1])
         kth, score = self.selection.kth_largest_beside(scores, xp.where(valid, classes, -1))
-        valid &= (kth > -math.inf) & (score > -math.inf)
+        valid = valid & (kth > -math.inf) & (score > -math.inf)
         kth, score = (xp.where(valid, x, 0.0) for x in (kth, score))
         missing = self.margin + (kth - score) / self.k
         return xp.cast(xp.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
@@ -458,7 +458,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the relevant items of each list, weighted by their labels."""
-        mask &= scores > -math.inf
+        mask = mask & (scores > -math.inf)
         scores = masking.at_temperature(xp.where(mask, scores, 0.0), mask, self.temperature)
         losses = self._of_each_k(lambda k: soft_topk.log_memberships(scores, k, mask))
         return mean_by_label(weights * losses, labels, mask)

@@ -7,9 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
-import keras
-
-from tfrank_sel import keras_versions, numerics as xp
+from tfrank_sel import keras_bases, numerics as xp
 from tfrank_sel.arguments import Positive
 from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import ListBatch, as_lists
@@ -36,7 +34,7 @@ def relevances(y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> List
     return ListBatch.of(y_true, y_pred, sample_weight, min_label=0.0, dtype=dtype)
 
 
-class ListwiseMetric(Measure, keras_versions.Mean):
+class ListwiseMetric(Measure, keras_bases.Mean):
     """The weighted mean of a measure over lists; a subclass implements `per_list`.
 
     A list without a valid item is not counted. `averaging` sets which other lists count, and their
@@ -189,7 +187,7 @@ class RankedMetric(ListwiseMetric):
         if self.ties != IN_ORDER:
             return self
         ties = AVERAGED if self.averages_ties else SHUFFLED
-        config = {**self.get_config(), "ties": keras.saving.serialize_keras_object(ties)}
+        config = {**self.get_config(), "ties": ties}
         return type(self).from_config(config)
 
     @property

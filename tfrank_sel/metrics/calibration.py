@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfrank_sel import keras_versions, numerics as xp
+from tfrank_sel import keras_bases, numerics as xp
 from tfrank_sel.errors import refusal
 from tfrank_sel.metrics.base import ListwiseMetric, relevances
 from tfrank_sel.numerics import Tensor
@@ -36,7 +36,7 @@ class Reliability(NamedTuple):
     labels: NDArray[np.float64]
 
 
-class ItemMetric(Named, keras_versions.Metric, abc.ABC):
+class ItemMetric(Named, keras_bases.Metric, abc.ABC):
     """A measure of the items of all lists together; a subclass has `sums`.
 
     Args:

@@ -43,7 +43,7 @@ class DiversityMetric(BinaryMetric):
         items = xp.where(xp.reduce_any(valid, axis=-1), xp.ones([], dtype), math.nan)
         items = xp.where(xp.reduce_any(valid & xp.is_inf(labels), axis=-1), math.inf, items)
         batch = super().batch_of(items, y_pred, sample_weight, dtype)
-        valid &= batch.mask[:, :, xp.newaxis]
+        valid = valid & batch.mask[:, :, xp.newaxis]
         return batch._replace(labels=self.labels_above(labels, valid))
 
     def counted_items(self, batch: ListBatch) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from tfrank_sel import numerics as xp
 from tfrank_sel.arguments import Bound, Count, check_arguments, number_array
 from tfrank_sel.errors import refusal
-from tfrank_sel.keras_versions import MetricOptions
+from tfrank_sel.keras_bases import MetricOptions
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import Averaging

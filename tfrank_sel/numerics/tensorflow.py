@@ -136,6 +136,7 @@ from tensorflow.nn import relu as relu, softmax as softmax
 from tensorflow.random import stateless_uniform as stateless_uniform
 
 bool_ = _tf.bool
+HAS_GRADIENTS = True
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -56,7 +56,7 @@ def num_pairs(labels: Tensor, mask: Tensor) -> Tensor:
     batch_size, size = xp.unstack(xp.shape(labels))
     differs = xp.cast(labels[:, 1:] != labels[:, :-1], xp.int32)
     group = xp.pad(xp.cumsum(differs, axis=1), [[0, 0], [1, 0]])[:, :size]
-    group += size * xp.range(batch_size)[:, xp.newaxis]
+    group = group + size * xp.range(batch_size)[:, xp.newaxis]
     items = xp.cast(mask, labels.dtype)
     items = xp.unsorted_segment_sum(items, group, batch_size * size)
     items = xp.reshape(items, [batch_size, size])

@@ -94,7 +94,7 @@ def log1p_sum_exp(x: Tensor, masses: Tensor, axis: int = -1) -> Tensor:
     is_top = counts & (exponent == top) & (top > 0.0)
     some = xp.reduce_any(is_top, axis=axis, keepdims=True)
     x_top = xp.reduce_max(xp.where(is_top, x, xp.limits(x.dtype).min), axis=axis, keepdims=True)
-    is_top &= x == x_top
+    is_top = is_top & (x == x_top)
     mass_top = xp.reduce_max(
         xp.where(is_top, log_mass, xp.limits(x.dtype).min), axis=axis, keepdims=True
     )

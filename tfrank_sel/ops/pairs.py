@@ -66,6 +66,9 @@ def sums_over_pairs(function: PairFunction, items: Items, pairing: Pairing) -> T
     """
 
     def with_slope(first: Items, second: Items, difference: Tensor) -> Sums:
+        if not xp.HAS_GRADIENTS:
+            cost, weight = function(first, second, difference)
+            return xp.multiply_no_nan(cost, weight), xp.zeros_like(cost)
         cost, pull_back, weight = xp.vjp(
             lambda d: function(first, second, d), difference, has_aux=True
         )
@@ -144,7 +147,7 @@ def all_pairs(function: PairFunction, items: Items, parity: float) -> Sums:
     def add(step: Tensor, cost: Tensor, total: Tensor) -> tuple[Tensor, ...]:
         more, by_item = pair_costs(Items(*(xp.roll(x, -step, axis=1) for x in blocked)))
         behind = xp.roll(xp.reduce_sum(by_item, axis=-2), step, axis=1)
-        total += xp.reduce_sum(by_item, axis=-1) + parity * behind
+        total = total + (xp.reduce_sum(by_item, axis=-1) + parity * behind)
         return step + 1, cost + more, total
 
     blocked = _blocks(items, num_blocks, width)
@@ -192,8 +195,8 @@ def _top_pairs(k: int, function: PairFunction, items: Items, parity: float) -> S
         second = second._replace(mask=second.mask & (second.ranks > first.ranks))
         more, by_item = function(first, second, first.scores - second.scores)
         total_by_item = xp.reduce_sum(by_item, axis=-1)[:, xp.newaxis, :]
-        of_top += xp.where(block == step, total_by_item, xp.zeros_like(total_by_item))
-        total += parity * xp.reduce_sum(by_item, axis=-2)
+        of_top = of_top + xp.where(block == step, total_by_item, xp.zeros_like(total_by_item))
+        total = total + parity * xp.reduce_sum(by_item, axis=-2)
         return step + 1, cost + xp.reduce_sum(more, axis=[1, 2]), of_top, total
 
     zeros = (xp.zeros_like(x) for x in (items.scores[:, 0], blocked.scores, items.scores))

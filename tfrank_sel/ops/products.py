@@ -240,7 +240,7 @@ def tree_product(u: Tensor, degree: int) -> Tensor:
             unit = xp.tile(unit, [1, xp.shape(product)[1], 1])
             product = xp.concat([product, unit], axis=2)
         if 2 * bits > BITS:
-            product /= xp.reduce_max(product, axis=0, keepdims=True)
+            product = product / xp.reduce_max(product, axis=0, keepdims=True)
             bits = product.shape[0].bit_length()
         nodes, bits = product.shape[2] // 2, 2 * bits
         product = _convolve(product[:, :, :nodes], product[:, :, nodes:], degree)

@@ -182,7 +182,7 @@ def _steps(scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor)
         shift, excess, _ = _newton(scores - b, rest - b, k, mask)
         low, high = xp.where(excess > 0.0, b, low), xp.where(excess > 0.0, high, b)
         proposal = b + shift
-        done |= (excess == 0.0) | (proposal == b)  # a shift below the digits of b
+        done = done | (excess == 0.0) | (proposal == b)  # a shift below the digits of b
         # where scores are far apart, a solution passes one of them; halving passes many
         is_taken = (
             (proposal > low) & (proposal < high) & ((number < QUICK_STEPS) | (number % 2 == 0))
@@ -210,7 +210,7 @@ def _steps(scores: Tensor, rest: Tensor, k: Tensor, count: Tensor, mask: Tensor)
         shift, _, far = _newton(x - offset, rest - offset, k, mask)
         # scores of 1e9 in float32 are rounded by hundreds
         shift = xp.where(xp.is_finite(shift), shift, far)
-        offset += xp.where(xp.is_finite(shift), shift, 0.0)
+        offset = offset + xp.where(xp.is_finite(shift), shift, 0.0)
     return centre, offset
 
 
@@ -222,7 +222,7 @@ def _best(scores: Tensor, count: int) -> Pair:
     sums = xp.reduce_sum(
         xp.where(scores <= last, xp.exp(scores - last), 0.0), axis=1, keepdims=True
     )
-    sums -= xp.reduce_sum(xp.cast(best == last, best.dtype), axis=1, keepdims=True)
+    sums = sums - xp.reduce_sum(xp.cast(best == last, best.dtype), axis=1, keepdims=True)
     return best, xp.where(sums > 0.0, xp.log(sums) + last, xp.limits(scores.dtype).min)
 
 
@@ -265,7 +265,7 @@ def _newton(gaps: Tensor, rest: Tensor, k: Tensor, mask: Tensor) -> tuple[Tensor
     exp = xp.where(mask, xp.exp(-xp.abs(gaps)), 0.0)
     above = xp.reduce_sum(xp.where(is_above, exp, 0.0), axis=1, keepdims=True)
     below = xp.reduce_sum(xp.where(is_above, xp.zeros_like(exp), exp), axis=1, keepdims=True)
-    below += xp.exp(rest)
+    below = below + xp.exp(rest)
     many = xp.reduce_sum(xp.cast(is_above, gaps.dtype), axis=1, keepdims=True) - k
     root = xp.sqrt(many**2 + above * below)
     # of two equal forms of the root, the one whose terms have the same sign
