@@ -95,7 +95,7 @@ def labels(
     check_choice("correction", correction, CORRECTIONS)
     check_least(least)
     if isinstance(propensities, Propensities) and propensities.others:
-        options = {"false_clicks": false_clicks, "least": least, "regression": regression}
+        options: Any = {"false_clicks": false_clicks, "least": least, "regression": regression}
         first, *others = propensities.each()
         # sessions may be known of the log of the propensities alone
         kept = [x for x in others if log.has_sessions or x.method not in models.OF_SESSIONS]

@@ -59,11 +59,11 @@ class Propensities:
 
     def each(self) -> Iterator["Propensities"]:
         """Those of each model that may predict clicks best, of the method first."""
-        yield dataclasses.replace(self, others={})
-        for method, values in self.others.items():
-            ends, draws = {"low": values, "high": values}, np.zeros((0, 0))
-            changes = {"values": values, "method": method, "draws": draws, "others": {}}
-            yield dataclasses.replace(self, **ends, **changes)
+        alone = dataclasses.replace(self, others={})
+        yield alone
+        for method, x in self.others.items():
+            no_draws = np.zeros((0, 0))
+            yield dataclasses.replace(alone, values=x, low=x, high=x, method=method, draws=no_draws)
 
     @property
     def reason(self) -> str:
