@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from tfrank_sel import numerics as xp
 from tfrank_sel.errors import received, refusal
+from tfrank_sel.numerics.backend import OF_KERAS
 
 MYPY = False  # mypy takes it for True
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none", None)
@@ -28,18 +29,24 @@ def check_backend(name: str) -> None:
     import keras
 
     if keras.backend.backend() != name:
-        raise ImportError(
-            received(
-                "tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND=tensorflow in "
-                "the environment before Keras is imported, or in ~/.keras/keras.json. Losses and "
-                "metrics also run on jax, and compute values on numpy",
-                f"keras.backend.backend()={keras.backend.backend()!r}",
-            )
+        raise _refusal(keras.backend.backend())
+
+
+def _refusal(name: str) -> ImportError:
+    return ImportError(
+        received(
+            "tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND=tensorflow in "
+            "the environment before Keras is imported, or in ~/.keras/keras.json. Losses and "
+            "metrics also run on jax, and compute values on numpy",
+            f"keras.backend.backend()={name!r}",
         )
+    )
 
 
 # Keras has no types that mypy reads. Of a class with an unread base it would take any argument.
 if MYPY or (not TYPE_CHECKING and xp.NAME == "numpy"):
+    if OF_KERAS not in xp.BACKENDS:
+        raise _refusal(OF_KERAS)
 
     class _Loss:
         """`keras.losses.Loss`."""

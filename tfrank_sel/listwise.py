@@ -206,7 +206,8 @@ def _numbers(name: str, x: Any) -> Any:
         # The value is returned without a copy.
         return x
     try:
-        is_tensor = xp.is_tensor(x) or isinstance(x, xp.RaggedTensor)
+        is_tensor = xp.is_tensor(x) and not isinstance(x, np.ndarray)
+        is_tensor = is_tensor or isinstance(x, xp.RaggedTensor)
         tensor = x if is_tensor else xp.convert_to_tensor(x)
         if tensor.dtype != xp.string:
             return tensor

@@ -296,6 +296,8 @@ def test_a_loss_is_named_and_its_arguments_are_parameters() -> None:
     assert [*named.history_] == ["lambda_loss"]
     nested = Ranker(losses.RGCrossLoss()).set_params(loss__alpha=0.3, dropout=0.1)
     assert (nested.loss.alpha, nested.dropout) == (0.3, 0.1)
+    softmax = Ranker("SoftmaxLoss").set_params(loss__targets=losses.targets.Gains())
+    assert isinstance(softmax.loss.targets, losses.targets.Gains)
     with pytest.raises(ValueError, match=r"`loss__` must be followed by one of .*alpha"):
         nested.set_params(loss__beta=1.0)
 

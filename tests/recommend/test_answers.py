@@ -1,5 +1,6 @@
 """Recommendations to all users in a file, also after a process that writes them was killed."""
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -67,9 +68,13 @@ def test_what_was_killed_goes_on_where_it_was(saved, tmp_path, monkeypatch, caps
         recommender.write(path, 5)
     with pytest.raises(ValueError, match="parts of the same recommender and `k`"):
         fitted(repeats=True).write(path, 4)
+    later = Recommender.load(saved)
+    later.taken_ = dataclasses.replace(later.taken_, times=later.taken_.times + 1.0)
+    with pytest.raises(ValueError, match="parts of the same recommender and `k`"):
+        later.write(path, 4)
     recommender.write(path, 4, verbose=True)
     assert starts == [40, 60, 80]
-    assert "100%" in capsys.readouterr().out
+    assert "100%" in capsys.readouterr().err
     check(path, recommender, 4)
     assert [*tmp_path.iterdir()] == [path]
 
@@ -90,9 +95,13 @@ def test_the_file_is_new_and_a_damaged_part_is_named(saved, tmp_path, monkeypatc
     monkeypatch.setattr(answers, "_table", table)
     [part] = tmp_path.glob("*.parts/*.parquet")
     octets = part.read_bytes()
-    part.write_bytes(octets[:-20])
-    with pytest.raises(ValueError, match=r"0\.parquet: expected a part of the recommendations"):
-        recommender.write(path)
+    middle = len(octets) // 4
+    flipped = octets[:middle] + bytes([octets[middle] ^ 1]) + octets[middle + 1 :]
+    for damaged in (octets[:-20], flipped):
+        part.write_bytes(damaged)
+        expected = r"0\.parquet: expected a part of the recommendations"
+        with pytest.raises(ValueError, match=expected):
+            recommender.write(path)
     part.write_bytes(octets)
     # a recommender that is fitted again to the same interactions goes on, too
     fitted().write(path)

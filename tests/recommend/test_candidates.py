@@ -161,23 +161,23 @@ def test_columns_of_items_and_users_are_joined_by_id():
     source = ItemColumns.read(items, "item", "item").fit(TAKEN)
     by_id = items.set_index("item").reindex(TAKEN.item_ids)
     price = by_id["price"].to_numpy()
-    np.testing.assert_array_equal(values(source, "price")[1], price.astype("f4"))
+    np.testing.assert_array_equal(values(source, "number: price")[1], price.astype("f4"))
     history = HISTORIES[7][::-1]
     weights = 0.8 ** np.arange(len(history))
     is_there = np.isfinite(price[history])
     mean = np.average(price[history][is_there], weights=weights[is_there])
-    np.testing.assert_allclose(values(source, "price_difference")[7], price - mean, rtol=1e-4)
+    np.testing.assert_allclose(values(source, "difference: price")[7], price - mean, rtol=1e-4)
     brand = by_id["brand"].fillna("").to_numpy()
     share = weights[brand[history] == "a"].sum() / weights[brand[history] != ""].sum()
     of_a = np.flatnonzero(brand == "a")
-    np.testing.assert_allclose(values(source, "brand_share")[7, of_a], share, rtol=1e-5)
-    assert np.isnan(values(source, "brand_share")[7, brand == ""]).all()
+    np.testing.assert_allclose(values(source, "share: brand")[7, of_a], share, rtol=1e-5)
+    assert np.isnan(values(source, "share: brand")[7, brand == ""]).all()
     count = np.log1p(sum((brand[x] == "b").sum() for x in HISTORIES))
-    np.testing.assert_allclose(values(source, "brand_count")[7, brand == "b"], count, rtol=1e-6)
+    np.testing.assert_allclose(values(source, "count: brand")[7, brand == "b"], count, rtol=1e-6)
 
     users = {"user": TAKEN.user_ids[:60], "age": np.arange(60.0), "town": ["x", "y"] * 30}
     source = UserColumns.read(users, "user", "user").fit(TAKEN)
-    assert values(source, "age")[[3, 59, 60], 0].tolist()[:2] == [3.0, 59.0]
-    assert np.isnan(values(source, "age")[60:]).all()
+    assert values(source, "number: age")[[3, 59, 60], 0].tolist()[:2] == [3.0, 59.0]
+    assert np.isnan(values(source, "number: age")[60:]).all()
     counts = weigh(TAKEN)[np.arange(1, 60, 2)].sum(axis=0).A1
-    np.testing.assert_allclose(values(source, "town_count")[5], np.log1p(counts), rtol=1e-6)
+    np.testing.assert_allclose(values(source, "count: town")[5], np.log1p(counts), rtol=1e-6)

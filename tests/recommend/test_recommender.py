@@ -228,6 +228,10 @@ def test_items_that_are_new_count_as_missed(fitted):
     found = fitted.evaluate(later, k=30)
     assert found["two stages"].users == 2
     assert found["two stages"].recall.mean <= 0.5
+    _, *ends = found["two stages"].ndcg
+    assert ends == [0.0, 1.0]  # two users are too few for an interval
+    _, *ends = found["popularity"].gain
+    assert ends == [-1.0, 1.0]
     rare = {x.group: x.users for x in found.qualities if "fewer than 3 times" in x.group}
     assert [*rare.values()] == [2]
 

@@ -110,6 +110,12 @@ def test_whole_lists_need_no_mask_and_an_unknown_name_is_told(named_endpoint):
     wanted = answer(port, {"signature_name": "predict", "inputs": sent})
     whole = {name: x for name, x in sent.items() if name != "mask"}
     assert answer(port, {"signature_name": "predict", "inputs": whole}) == wanted
+    [row] = [{name: x[0] for name, x in whole.items()}]
+    [of_row] = answer(port, {"signature_name": "predict", "instances": [row]})["predictions"]
+    assert of_row["scores"] == wanted["outputs"]["scores"][0]
+    masks = {**whole, "masks": [[True, False]]}
+    error = answer(port, {"signature_name": "predict", "inputs": masks})["error"]
+    assert error.endswith("'masks' is unknown. Did you mean 'mask'?")
     whole["prise"] = whole.pop("price")
     error = answer(port, {"signature_name": "predict", "inputs": whole})["error"]
     assert error.endswith("price in 'inputs' object. 'prise' is unknown. Did you mean 'price'?")

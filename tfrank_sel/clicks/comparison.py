@@ -84,7 +84,7 @@ def compare(
         fit[name] = min(_fit_of(test, probable, x) for x in kinds)
         click, none = (np.log(np.maximum(x, _SURE)) for x in (probable, 1.0 - probable))
         sums[name] = np.bincount(unit, test.clicks * click + (test.shown - test.clicks) * none)
-    best = max(sums.values(), key=np.sum)
+    best = max(sums.values(), key=np.sum, default=0.0)
     compared = []
     for name, of_units in sums.items():
         total, behind = float(of_units.sum()), best - of_units

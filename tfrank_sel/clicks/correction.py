@@ -98,7 +98,14 @@ def labels(
         options: Any = {"false_clicks": false_clicks, "least": least, "regression": regression}
         first, *others = propensities.each()
         # sessions may be known of the log of the propensities alone
-        kept = [x for x in others if log.has_sessions or x.method not in models.OF_SESSIONS]
+        is_free = not np.any(false_clicks)
+        kept = [
+            x
+            for x in others
+            if correction == "ips"
+            or x.method not in models.OF_ITEMS
+            or (is_free and (log.has_sessions or x.method == "additive"))
+        ]
         each = [labels(log, x, correction, **options) for x in (first, *kept)]
         return {**each[0], "label": np.mean([x["label"] for x in each], axis=0)}
     fitted = None

@@ -215,7 +215,7 @@ def reordered(
     drawn = placed.gains_by_draw()
     by_model = {propensities.method: gains}
     for other in [*propensities.each()][1:]:
-        if not why_unidentified(log, other.method):
+        if not (other.are_of_items and why_unidentified(log, other.method)):
             by_other = dataclasses.replace(placed, propensities=other)
             by_model[other.method] = by_other.gains(*by_other.probable(every), every)
     is_first = np.zeros(len(score))

@@ -257,7 +257,7 @@ class Log:
     def session_of_row(self) -> Integers:
         """Index of the session of each row, `[rows]`; without sessions, each row is its own.
 
-        Their order follows from their rows: neither names nor the order of the log are a seed.
+        Their order follows from their rows: neither their names nor their places are a seed.
         """
         keys = splitmix64((self.items * len(self.positions) + self.columns).astype(np.uint64))
         for counts in (self.clicks, self.shown):

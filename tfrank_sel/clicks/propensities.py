@@ -28,6 +28,7 @@ METHODS: tuple[str, ...] = ("auto", *get_args(Model))
 _BY_SWAPS = ("pbm", "additive", "ubm")  # they compare an item at several positions
 # a model of the choice predicts clicks on logs of theirs as well
 _NESTED = ("ubm", "cascade")
+_LEAST = 1e-9  # propensity
 _LISTED = 5
 _TOP = 10  # positions whose intervals are looked at
 _WIDE = 1.0  # width of an interval, relative to the propensity
@@ -71,10 +72,11 @@ class Propensities:
         if not self.compared:
             return f"{self.method}, as asked for"
         others = ", ".join(f"{x} {y:.3f}" for x, y in self.compared.items() if x != self.method)
-        why = "predicts held-out clicks best"
+        is_best = self.compared[self.method] == max(self.compared.values())
+        why = "predicts held-out clicks best" if is_best else "may predict held-out clicks best"
         if self.others:
-            why = f"is the simplest that may predict held-out clicks best ({', '.join(self.others)}"
-            why += " may, too, and labels and values join them)"
+            joined = ", ".join(self.others)
+            why += f" ({joined} may be right, too: labels, values and intervals join them)"
         likelihood = f"log-likelihood {self.compared[self.method]:.3f} per session"
         return f"{self.method} {why}: {likelihood} ({others})"
 
@@ -136,7 +138,7 @@ class Propensities:
             fields = artefacts.read_json(pathlib.Path(path))
             names = ("values", "low", "high", "draws")
             arrays = {x: numbers(x, fields[x]) for x in names if x in fields}
-            others = {x: numbers("others", y) for x, y in fields.get("others", {}).items()}
+            others = {x: probabilities("others", y) for x, y in fields.get("others", {}).items()}
             positions = np.asarray(fields["positions"], np.int64)
             if not len(positions) or np.any(np.diff(positions) <= 0):
                 raise ValueError("`positions` must increase")
@@ -236,10 +238,10 @@ def estimate(
     of_others = {}
     for other in others:
         [examined] = _examination(log, other, [np.ones(len(log.items))])[:, sources[other]]
-        of_others[other] = np.minimum(examined / examined[reference], 1.0)
+        of_others[other] = np.clip(examined / examined[reference], _LEAST, 1.0)
     low, high = np.percentile(values[1:], [2.5, 97.5], axis=0)
-    low, high = join(values[0], low, high, of_others.values())
     _warn_if_wide(log.positions, values[0], low, high)
+    low, high = np.clip(join(values[0], low, high, of_others.values()), 0.0, 1.0)
     return Propensities(
         log.positions,
         values[0],

@@ -63,8 +63,11 @@ SUMMARY = ("epochs", "validation_ndcg", "adds")  # of the training of a model
 
 
 def _loss_of(loss: Any) -> Any:
-    """A loss by the name of its class, or the loss itself."""
-    return getattr(losses, loss)() if isinstance(loss, str) and loss in losses.__all__ else loss
+    """A loss by the name of its class, or what is no such name."""
+    kind = getattr(losses, loss, None) if isinstance(loss, str) else None
+    if isinstance(kind, type) and issubclass(kind, keras.losses.Loss):
+        return kind()
+    return loss
 
 
 @contextlib.contextmanager
@@ -174,6 +177,9 @@ class Ranker(BaseEstimator):
     validation_fraction: float | None = 0.1
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
+
+    # of a ranker that an earlier version fitted
+    _may_miss = _has_lists = False
 
     # with metadata routing, `qid` is passed on unless a user says otherwise
     __metadata_request__fit: ClassVar = {"qid": True}
@@ -362,7 +368,8 @@ class Ranker(BaseEstimator):
                     f"`{start}` must be followed by one of {', '.join(config) or 'nothing'}",
                     repr(lacking[0]),
                 )
-            self.loss = type(loss).from_config({**config, **of_loss})
+            plain = {x: keras.saving.serialize_keras_object(y) for x, y in of_loss.items()}
+            self.loss = type(loss).from_config({**config, **plain})
         return self
 
     def _losses(self) -> tuple[Sequence[Kind], Sequence[Kind]]:
@@ -378,7 +385,7 @@ class Ranker(BaseEstimator):
         is_one = isinstance(self.loss, str) or not isinstance(self.loss, Sequence)
         chosen = [_loss_of(x) for x in ([self.loss] if is_one else self.loss)]
         if not chosen or not all(isinstance(loss, keras.losses.Loss) for loss in chosen):
-            expected = "`loss` must be None, a loss of Keras or a sequence of losses"
+            expected = "`loss` must be None, a loss, the name of its class, or a sequence of losses"
             raise TypeError(received(expected, repr(self.loss)))
         check_names("loss", chosen)
         return chosen, ()

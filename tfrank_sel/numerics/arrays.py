@@ -27,6 +27,7 @@ bool_, float32, float64, int32, int64, uint32 = map(
     np.dtype, ("bool", "float32", "float64", "int32", "int64", "uint32")
 )
 string = np.dtype("S")
+_NO_NUMBERS = "OSUmM"  # kinds of dtypes
 
 abs, exp, expm1, log, log1p = xnp.abs, xnp.exp, xnp.expm1, xnp.log, xnp.log1p
 asin, asinh, atan, atan2, atanh = xnp.asin, xnp.asinh, xnp.atan, xnp.atan2, xnp.atanh
@@ -197,16 +198,27 @@ def is_tensor(x: Any) -> bool:
 
 
 def constant(value: Any, dtype: Any = None) -> Any:
-    """Makes a tensor; numbers of Python are in float32 or int32, as those of TensorFlow."""
-    if dtype is None and not hasattr(value, "dtype"):
-        kind = np.asarray(value).dtype.kind
-        dtype = {"f": float32, "i": int32}.get(kind)
+    """Makes a tensor; numbers of Python are in float32 or int32, as those of TensorFlow.
+
+    Raises:
+        TypeError: If it holds no numbers.
+    """
+    array = value if hasattr(value, "dtype") else np.asarray(value)
+    if array.dtype.kind in _NO_NUMBERS:
+        raise TypeError("no array of numbers")
+    leaf = value
+    while isinstance(leaf, list | tuple) and leaf:
+        leaf = leaf[0]
+    if dtype is None and not hasattr(leaf, "dtype"):
+        fits = array.dtype.kind != "i" or np.all(np.abs(array) <= np.iinfo(np.int32).max)
+        dtype = {"f": float32, "i": int32 if fits else int64}.get(array.dtype.kind)
     return xnp.asarray(value, dtype)
 
 
 def convert_to_tensor(value: Any, dtype: Any = None) -> Any:
     """Makes a tensor of what is none."""
-    return value if is_tensor(value) and dtype is None else constant(value, dtype)
+    is_done = is_tensor(value) and dtype is None and value.dtype.kind not in _NO_NUMBERS
+    return value if is_done else constant(value, dtype)
 
 
 def cast(x: Any, dtype: Any) -> Any:

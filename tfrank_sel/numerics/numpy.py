@@ -269,7 +269,9 @@ def stateless_uniform(
 ) -> Tensor:
     """Random numbers, other ones than those of TensorFlow for the same seed."""
     generator = np.random.Generator(np.random.Philox(key=seed.view(np.uint64)))
-    return generator.uniform(minval, maxval, tuple(shape)).astype(dtype)
+    drawn = generator.uniform(minval, maxval, tuple(shape)).astype(dtype)
+    # rounding must not reach the end, whose logarithm is infinite
+    return np.minimum(drawn, np.nextafter(*(np.asarray(x, dtype) for x in (maxval, minval))))
 
 
 def assert_equal(x: Any, y: Any, message: str) -> None:

@@ -73,6 +73,8 @@ def fit(
     """
     if output.exists():
         raise FileExistsError(received("--output must not exist", output))
+    with quiet():
+        from tfrank_sel import export  # before the fit: TensorFlow may be missing
     with log_warnings():
         files = stores.expand(data)
         whole = Sequences.read(files, user=user, item=item, time=time, format=format)
@@ -99,8 +101,6 @@ def fit(
         artefacts.write_json(written / "evaluation.json", record)
         if not is_held_back:
             with _step("export"), quiet():
-                from tfrank_sel import export
-
                 recommender.export(written / MODEL, k, metadata={"evaluation": record})
                 export.publish(written / MODEL, written / "serving" / MODEL, 1)
                 shutil.rmtree(written / MODEL)

@@ -14,6 +14,8 @@ from pyarrow import parquet
 from tfrank_sel import artefacts
 from tfrank_sel.errors import received, refusal
 from tfrank_sel.locks import atomic_path, hold
+from tfrank_sel.recommend import storage
+from tfrank_sel.terminal import Terminal
 
 if TYPE_CHECKING:
     from tfrank_sel.recommend.recommender import Recommender
@@ -35,15 +37,18 @@ def write(model: "Recommender", path: Path, k: int, verbose: bool) -> None:
         starts = range(0, len(model.taken_.user_ids), PART)
         names = [parts / f"{start:012}.parquet" for start in starts]
         each = zip(starts, names, strict=True)
-        shown = rich.progress.track(each, "users", len(names), disable=not verbose)
+        console = Terminal(stderr=True)
+        shown = rich.progress.track(each, "users", len(names), disable=not verbose, console=console)
         for start, name in shown:
             if not name.exists():
                 with atomic_path(name) as written:
-                    parquet.write_table(_table(model, start, k), written)
+                    table = _table(model, start, k)
+                    parquet.write_table(table, written, write_page_checksum=True)
         with atomic_path(path) as written, parquet.ParquetWriter(written, _SCHEMA) as file:
             for name in names:
                 with artefacts.name_file_in_errors(name, "a part of the recommendations"):
-                    file.write_table(parquet.read_table(name, schema=_SCHEMA))
+                    part = parquet.read_table(name, schema=_SCHEMA, page_checksum_verification=True)
+                    file.write_table(part)
         shutil.rmtree(parts)
 
 
@@ -73,9 +78,11 @@ def _check(parts: Path, expected: dict[str, object]) -> None:
 
 def _digest(model: "Recommender") -> str:
     """A digest of all that the recommendations depend on."""
-    taken, config = model.taken_, model.get_config()
-    digest = hashlib.sha256(json.dumps([config, model.trees_.model_to_string()]).encode())
-    for values in (taken.users, taken.items, taken.user_ids, taken.item_ids):
-        texts = values.dtype == object
-        digest.update("\0".join(values).encode() if texts else np.ascontiguousarray(values).data)
+    config = {**model.get_config(), "num_threads": None}
+    arrays = model.learned_arrays()
+    parts = [config, [*arrays], model.trees_.model_to_string()]
+    digest = hashlib.sha256(json.dumps(parts).encode())
+    for name, values in storage.flatten(arrays.values()):
+        digest.update(f"{name} {values.dtype} {values.shape}".encode())
+        digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()

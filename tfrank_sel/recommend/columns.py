@@ -52,12 +52,12 @@ class _Columns(Source):
         """
         place = f"`{role}s`"
         table = formats.table(source, {role: name}, others=True, place=place)
-        ids, rows = arrays.encode(table[role])
+        ids, rows = arrays.encode(table[role], sort=True)
         if len(ids) < len(rows):
             again = ids[np.bincount(rows).argmax()]
             raise rejection(place, f"expected a row for each {role}", f"several of {again!r}")
         columns, left_out = {"ids": ids}, {**table.left_out}
-        typed = table.restore_types().drop_columns([name])
+        typed = table.restore_types().drop_columns([name]).take(np.argsort(rows))
         for column in typed.column_names:
             kind = arrow_types.plain_type(typed[column].type)
             if arrow_types.is_number(kind):
@@ -119,16 +119,16 @@ class ItemColumns(_Columns):
             totals = (multiply(recent, x) for x in (np.where(is_there, values, 0.0), is_there))
             with np.errstate(invalid="ignore"):
                 means = next(totals) / next(totals)
-            scores[name] = Values(values)
-            scores[f"{name}_difference"] = Values(values, -means)
+            scores[f"number: {name}"] = Values(values)
+            scores[f"difference: {name}"] = Values(values, -means)
         for name, categories in self._of_kind(_CATEGORY):
             counts = self.learned[_COUNTS + name]
             with np.errstate(divide="ignore"):
                 scale = 1.0 / multiply(recent, categories >= 0)
             recent_shares = recent.multiply(scale[:, np.newaxis])
             shares = multiply(recent_shares, _marks(categories, len(counts)))
-            scores[f"{name}_share"] = Lookup(shares, items=categories)
-            scores[f"{name}_count"] = Values(at_or_missing(categories, counts))
+            scores[f"share: {name}"] = Lookup(shares, items=categories)
+            scores[f"count: {name}"] = Values(at_or_missing(categories, counts))
         return scores
 
 
@@ -157,10 +157,10 @@ class UserColumns(_Columns):
         """Returns the columns."""
         numbers, categories = (dict(self._of_kind(kind)) for kind in (_NUMBER, _CATEGORY))
         joined = join(histories, self.learned["ids"], numbers | categories)
-        scores: dict[str, Scores] = {name: Values(users=joined[name]) for name in numbers}
+        scores: dict[str, Scores] = {f"number: {x}": Values(users=joined[x]) for x in numbers}
         for name in categories:
             counts = Sums(self.learned[_COUNTS + name])
-            scores[f"{name}_count"] = Lookup(counts, users=joined[name])
+            scores[f"count: {name}"] = Lookup(counts, users=joined[name])
         return scores
 
 

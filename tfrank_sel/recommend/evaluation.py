@@ -15,6 +15,7 @@ from tfrank_sel.models.als import retrieval
 from tfrank_sel.recommend.scores import Array, Matrix, weigh
 
 FEW = 3  # items of a history, and users of an item, below which it is told apart
+_USERS = 20  # that an interval needs
 TWO_STAGES = "two stages"
 
 
@@ -149,7 +150,7 @@ def measure(
         histories: CSR matrix `[users, items]` of what they took before.
         counts: Number of interactions of each item in the fit.
         k: Number of items.
-        seed: Seed of the intervals.
+        seed: Seed of the intervals; fewer than 20 users have those of all that is possible.
     """
     is_rare = np.append(counts < FEW, np.ones(relevant.shape[1] - len(counts), bool))
     has_few = sp.diags((histories.getnnz(axis=1) < FEW).astype(np.float32))
@@ -169,7 +170,11 @@ def measure(
         keys = np.flatnonzero(taken.getnnz(axis=1)).astype(np.uint64)
         values = np.concatenate([ndcg, recall, ndcg[:, :1] - ndcg], axis=1)
         sums = significance.resample(keys, values, seed=seed)
-        cells = np.stack([sums.mean(), *sums.interval()], axis=1).reshape(3, len(ranked), 3)
+        ends = sums.interval()
+        if len(keys) < _USERS:
+            most = np.ones(values.shape[1])
+            ends = np.repeat([0.0, -1.0], [2 * len(ranked), len(ranked)]), most
+        cells = np.stack([sums.mean(), *ends], axis=1).reshape(3, len(ranked), 3)
         for i, model in enumerate(ranked):
             intervals = (Interval(*map(float, cells[kind, i])) for kind in range(3))
             yield Quality(group, len(keys), model, *intervals)

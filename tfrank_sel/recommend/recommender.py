@@ -23,6 +23,7 @@ from tfrank_sel.recommend.scores import Array, Matrix, Sums, weigh
 from tfrank_sel.serialization import Configurable, register
 
 _KIND = "Recommender"
+_MOST = 10_000  # items of a list that LightGBM takes
 _SEQUENCES = ("user_ids", "item_ids", "users", "items", "times")
 _COLUMNS: Mapping[str, Source] = {"items": ItemColumns(), "users": UserColumns()}
 _USER, _PAIR = {"user": "user"}, {"user": "user", "item": "item"}
@@ -91,6 +92,8 @@ class Recommender(Configurable):
                 "`sources` must be of different classes, and one must have candidates",
                 ", ".join(map(repr, self.sources)) or "none",
             )
+        if (count := sum(source.count for source in self.sources)) > _MOST:
+            raise refusal(f"`sources` must have at most {_MOST} candidates, as LightGBM", count)
         self.later = later
         self.loss = loss
         self.num_trees = num_trees
@@ -193,7 +196,8 @@ class Recommender(Configurable):
         followed the last item most often. Items that are not of the fit count as missed.
 
         Args:
-            later: What users took later, as in `fit`; without `repeats` what they did not have.
+            later: What users took later, a table with columns `user`, `item` and `time`, its file
+                or `data.Sequences`; without `repeats`, what they did not have counts.
             k: Number of items.
             histories: What they took before, as in `recommend`.
             seed: Seed of the intervals, which are of a bootstrap over users.
@@ -234,6 +238,13 @@ class Recommender(Configurable):
             tuple(cover(np.concatenate(covered), relevant.nnz, names)),
         )
 
+    def learned_arrays(self) -> dict[str, Any]:
+        """Returns all that the fit made but the trees: arrays and CSR matrices, by name."""
+        arrays = {f"taken/{name}": getattr(self.taken_, name) for name in _SEQUENCES}
+        for name, source in self.sources_.items():
+            arrays |= {f"{name}/{key}": value for key, value in source.learned.items()}
+        return arrays
+
     def save(self, path: StrPath) -> None:
         """Writes a folder, atomically.
 
@@ -241,9 +252,7 @@ class Recommender(Configurable):
             AttributeError: If the recommender is not fitted.
             FileExistsError: If `path` exists.
         """
-        arrays = {f"taken/{name}": getattr(self.taken_, name) for name in _SEQUENCES}
-        for name, source in self.sources_.items():
-            arrays |= {f"{name}/{key}": value for key, value in source.learned.items()}
+        arrays = self.learned_arrays()
         names = {"sources": [*self.sources_], "arrays": [*arrays]}
         config = {"recommender": self.get_config(), **names}
         with artefacts.folder(Path(path), _KIND) as written:
@@ -399,6 +408,7 @@ class Recommender(Configurable):
         if "user" in table.roles:
             users = find(table["user"], user_ids)
         else:
+            items = np.unique(items)
             users = np.repeat(np.arange(len(user_ids)), len(items))
             items = np.tile(items, len(user_ids))
         kept = (users >= 0) & (items >= 0)

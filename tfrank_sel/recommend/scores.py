@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from numba import njit
 from numpy.typing import NDArray
 
-from tfrank_sel.data.sequences import find
 from tfrank_sel.models.als import retrieval
 
 Array: TypeAlias = NDArray[Any]
@@ -186,10 +185,14 @@ def join(histories: Any, ids: Array, columns: Mapping[str, Array]) -> dict[str, 
 
     Args:
         histories: The items that each user took.
-        ids: Ids of the users of the table.
+        ids: Ids of the users of the table, in ascending order.
         columns: Columns of the table, by name.
     """
-    rows = find(histories.user_ids, ids)
+    # a table of all users is not hashed for each block of them
+    rows = np.searchsorted(ids, histories.user_ids)
+    is_there = rows < len(ids)
+    is_there[is_there] = ids[rows[is_there]] == histories.user_ids[is_there]
+    rows[~is_there] = -1
     return {name: at_or_missing(rows, values) for name, values in columns.items()}
 
 

@@ -1,8 +1,7 @@
 """Recommenders on disk: a folder of the configuration, arrays and trees."""
 
-import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,14 @@ def write(folder: Path, config: Mapping[str, Any], arrays: Sequence[Any], trees:
     """
     (folder / CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
     (folder / TREES).write_text(trees.model_to_string(), encoding="utf-8")
-    flat = (_flat(f"{i:06}", value) for i, value in enumerate(arrays))
-    named: dict[str, Any] = dict(itertools.chain.from_iterable(flat))
+    named: dict[str, Any] = dict(flatten(arrays))
     np.savez(folder / ARRAYS, **named)
+
+
+def flatten(arrays: Iterable[Any]) -> Iterator[tuple[str, Array]]:
+    """Yields names and arrays of numbers that hold arrays, also of texts, and CSR matrices."""
+    for i, value in enumerate(arrays):
+        yield from _flat(f"{i:06}", value)
 
 
 def read_arrays(path: Path) -> list[Any]:

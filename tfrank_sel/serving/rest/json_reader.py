@@ -42,7 +42,6 @@ _REASONS = {
 }
 # The fields of a request beside its inputs, by name: the type of each, and that of a JSON schema.
 FIELDS: Mapping[str, tuple[type, str]] = {"signature_name": (str, "string")}
-_MASK = "mask"  # of the items of lists, in signatures of this package
 _MANY = 256  # keys of an object; simdjson looks up each from the start
 # simdjson accepts a byte order mark, which JSON does not.
 _BOM = b"\xef\xbb\xbf"
@@ -370,23 +369,11 @@ def _columns(
             )
         inputs = dict.fromkeys(types, inputs)
     for name in types:
-        if name not in inputs and name != _MASK:
+        if name not in inputs:
             meant = next((x for x in inputs if x not in types and nearest(x, [name])), None)
             why = "" if meant is None else f" {meant!r} is unknown.{question(meant, [name])}"
             raise invalid(f"Missing named input: {name} in 'inputs' object.{why}")
-    arrays = {name: tensor(inputs[name], dtype) for name, dtype in types.items() if name in inputs}
-    if _MASK in types and _MASK not in arrays:
-        lengths = {
-            (len(x), len(row)) for x in inputs.values() if _is_list(x) for row in x if _is_list(row)
-        }
-        if len(lengths) != 1 or types[_MASK] != DataType.DT_BOOL:
-            raise invalid(f"Missing named input: {_MASK} in 'inputs' object.")
-        arrays[_MASK] = np.ones(lengths.pop(), bool)  # lists of one length are whole
-    return arrays
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, simdjson.Array))
+    return {name: tensor(inputs[name], dtype) for name, dtype in types.items()}
 
 
 def _stack(values: list[Any], dtype: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Values of rows in JSON: null, true, times and texts, which tensors of JSON cannot be."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -59,7 +59,8 @@ def to_inputs(document: Mapping[str, Any], types: Mapping[str, int], inputs: Mod
             feature of a value that its type does not hold.
     """
     features = inputs.names
-    plain = json_reader.to_inputs(dict(document), types, _as_it_is, _as_it_is)
+    whole = _complete(document, types.keys(), inputs)
+    plain = json_reader.to_inputs(whole, types, _as_it_is, _as_it_is)
     size = max((len(x) for x in plain.values() if isinstance(x, list)), default=0)
     for alias in features.values():
         if not isinstance(plain[alias], list) or len(plain[alias]) != size:
@@ -73,11 +74,30 @@ def to_inputs(document: Mapping[str, Any], types: Mapping[str, int], inputs: Mod
         made = {alias: np.stack([x[name] for x in parts]) for name, alias in features.items()}
     except ValueError as error:
         raise invalid("request: expected lists of one length; pad them", "several") from error
-    others = {x: y for x, y in plain.items() if x not in made}
-    return made | {
-        x: y if isinstance(y, np.ndarray) else json_reader.to_array(y, types[x])
-        for x, y in others.items()
-    }
+    return {**made, **{x: json_reader.to_array(plain[x], types[x]) for x in types if x not in made}}
+
+
+def _complete(document: Mapping[str, Any], types: Set[str], inputs: ModelInputs) -> dict[str, Any]:
+    """A request with the mask of whole lists, if that is all that it lacks."""
+    of_items = [x for name, x in inputs.names.items() if inputs.types[name].of == "item"]
+    whole = dict(document)
+
+    def add(sent: Any) -> Any:
+        if not (isinstance(sent, dict) and of_items and sent.keys() == types - {inputs.mask}):
+            return sent
+        values = sent[of_items[0]]
+        is_batch = "inputs" in whole and isinstance(values, list)
+        return {**sent, inputs.mask: [_ones(x) for x in values] if is_batch else _ones(values)}
+
+    if inputs.mask in types and "inputs" in whole:
+        whole["inputs"] = add(whole["inputs"])
+    elif inputs.mask in types and isinstance(whole.get("instances"), list):
+        whole["instances"] = [add(x) for x in whole["instances"]]
+    return whole
+
+
+def _ones(values: Any) -> list[bool]:
+    return [True] * len(values) if isinstance(values, list) else [True]
 
 
 def _as_it_is(value: Any, _: int) -> Any:
