@@ -136,7 +136,8 @@ def network(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
 def whole_run(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
     """A run of one network and no baseline, from LETOR text to a published model."""
     training = {"loss": "RGCrossLoss", "epochs": epochs, "patience": epochs}
-    return _run(splits, folder, training=training, evaluation={"baseline": False})
+    alone: dict[str, Any] = {"model": {"trees": False}, "evaluation": {"baseline": False}}
+    return _run(splits, folder, training=training, **alone)
 
 
 def default_run(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:

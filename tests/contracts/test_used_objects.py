@@ -83,7 +83,7 @@ def result(formula: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> list[t
         formula.reset_state()
         return [formula(y_true, y_pred, sample_weight)]
     is_ragged = isinstance(y_pred, tf.RaggedTensor)
-    flat = tf.constant(y_pred.values if is_ragged else y_pred)
+    flat = tf.convert_to_tensor(y_pred.values if is_ragged else y_pred)
     with tf.GradientTape() as tape:
         tape.watch(flat)
         scores = y_pred.with_values(flat) if is_ragged else flat

@@ -274,9 +274,9 @@ class Recommender(Configurable):
         Raises:
             AttributeError: If the recommender is not fitted.
             FileExistsError: If `path` exists, or another process is writing it.
-            OSError: If it cannot be written.
+            OSError: If it cannot be written, or a part is damaged.
             ValueError: If the folder of parts has those of another recommender or `k`, or a part is
-                damaged.
+                no Parquet file.
         """
         answers.write(self, Path(path), k, verbose)
 

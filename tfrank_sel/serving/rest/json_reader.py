@@ -368,11 +368,11 @@ def _columns(
                 "required as per tensorinfo_map"
             )
         inputs = dict.fromkeys(types, inputs)
-    for name in types:
-        if name not in inputs:
-            meant = next((x for x in inputs if x not in types and nearest(x, [name])), None)
-            why = "" if meant is None else f" {meant!r} is unknown.{question(meant, [name])}"
-            raise invalid(f"Missing named input: {name} in 'inputs' object.{why}")
+    if lacking := [x for x in types if x not in inputs]:
+        unknown = {x: nearest(x, lacking) for x in inputs if x not in types}
+        sent, near = next(((x, y) for x, y in unknown.items() if y), ("", lacking))
+        why = f" {sent!r} is unknown.{question(sent, near[:1])}" if sent else ""
+        raise invalid(f"Missing named input: {near[0]} in 'inputs' object.{why}")
     return {name: tensor(inputs[name], dtype) for name, dtype in types.items()}
 
 
