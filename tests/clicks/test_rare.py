@@ -63,11 +63,12 @@ def test_a_rare_position_harms_no_other(method):
 
     without, _ = log_of(60, 8, chance, drop=lambda session, column: column == 4)
     with_it, items = log_of(60, 8, chance, drop=rare_last)
-    first, found = (clicks.estimate(x, method, resamples=20) for x in (without, with_it))
+    first, found = (clicks.estimate(x, method, resamples=100) for x in (without, with_it))
     assert found.method == first.method
-    for ends in ("low", "values", "high"):
+    # other sessions have other resamples
+    for ends, within in (("low", 0.06), ("values", 0.02), ("high", 0.06)):
         np.testing.assert_allclose(
-            getattr(found, ends)[:4], getattr(first, ends), rtol=0.1, atol=0.02
+            getattr(found, ends)[:4], getattr(first, ends), rtol=0.1, atol=within
         )
     value = clicks.reordered(with_it, found, attraction[items])["new"]
     assert value.high - value.low < 0.5

@@ -171,7 +171,7 @@ NULL = json.dumps(
         "signature_name": "predict",
         "inputs": {
             "brand": [["acme", None]],
-            "price": [[1.5, None]],
+            "price": [[1.5, 2.5]],
             "sizes": [[[1, 2], [3.5, 4]]],
             "country": ["de"],
             "mask": [[True, True]],
