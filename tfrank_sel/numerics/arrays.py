@@ -204,21 +204,22 @@ def constant(value: Any, dtype: Any = None) -> Any:
         TypeError: If it holds no numbers.
     """
     array = value if hasattr(value, "dtype") else np.asarray(value)
-    if array.dtype.kind in _NO_NUMBERS:
+    kind = np.dtype(array.dtype).kind  # variables of Keras have the name of theirs
+    if kind in _NO_NUMBERS:
         raise TypeError("no array of numbers")
     leaf = value
     while isinstance(leaf, list | tuple) and leaf:
         leaf = leaf[0]
     if dtype is None and not hasattr(leaf, "dtype"):
-        fits = array.dtype.kind != "i" or np.all(np.abs(array) <= np.iinfo(np.int32).max)
-        dtype = {"f": float32, "i": int32 if fits else int64}.get(array.dtype.kind)
+        fits = kind != "i" or np.all(np.abs(array) <= np.iinfo(np.int32).max)
+        dtype = {"f": float32, "i": int32 if fits else int64}.get(kind)
     return xnp.asarray(value, dtype)
 
 
 def convert_to_tensor(value: Any, dtype: Any = None) -> Any:
     """Makes a tensor of what is none."""
-    is_done = is_tensor(value) and dtype is None and value.dtype.kind not in _NO_NUMBERS
-    return value if is_done else constant(value, dtype)
+    is_done = is_tensor(value) and dtype is None
+    return value if is_done and np.dtype(value.dtype).kind in "biufcV" else constant(value, dtype)
 
 
 def cast(x: Any, dtype: Any) -> Any:
