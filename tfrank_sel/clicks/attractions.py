@@ -186,9 +186,9 @@ class Additive:
             error, curve = clicks - shown * p, shown * p * (1.0 - p)
             level = np.bincount(cells.pool, shown * items[cells.item], cells.num_pools)
             alone = sigmoid(self.places + level / counts)
-            step = self._newton_step(
-                error, curve, more * (self.mean - alone), more * alone * (1.0 - alone)
-            )
+            # the largest curvature, since its own is 0 far from the end, and a step without bound
+            # there would shrink those of all other positions
+            step = self._newton_step(error, curve, more * (self.mean - alone), more * 0.25)
             size = np.abs(step[0]).max()
             # where probabilities are near 0 or 1, Newton's step overshoots by any amount
             shrink = min(1.0, _LONGEST / max(size, np.abs(step[2]).max(), _LEAST))
