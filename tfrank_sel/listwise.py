@@ -266,18 +266,19 @@ def _dense(
             xp.maximum(xp.cast(width, xp.int32), 1),
             message="A row of `sample_weight` must not be longer than a list.",
         )
-    return tuple(_pad_rows(x, width) if isinstance(x, xp.RaggedTensor) else x for x in tensors)
+    return tuple(pad_rows(x, width) if isinstance(x, xp.RaggedTensor) else x for x in tensors)
 
 
-def _pad_rows(x: xp.RaggedTensor, width: Tensor) -> Tensor:
-    """Pads rows with NaN to a width."""
+def pad_rows(x: xp.RaggedTensor, width: Tensor) -> Tensor:
+    """Pads rows of numbers, or of vectors, with NaN to a width."""
     xp.assert_less_equal(
         x.row_lengths(),
         xp.cast(width, x.row_splits.dtype),
         message="A ragged row must not be longer than the dense rows of the other argument.",
     )
     # a list of None and a tensor fails in graphs
-    return x.to_tensor(math.nan, shape=xp.stack([-1, xp.cast(width, xp.int32)]))
+    sizes = [-1, xp.cast(width, xp.int32), *[-1] * (x.shape.rank - 2)]
+    return x.to_tensor(math.nan, shape=xp.stack(sizes))
 
 
 def _split_weights(weights: Tensor) -> tuple[Tensor, Tensor]:

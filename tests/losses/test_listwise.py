@@ -91,3 +91,14 @@ def test_any_link_from_0_to_1_relaxes_ranks() -> None:
     loss = losses.ApproxNDCGLoss(link=steps)
     labels, scores = [[1.0, 0.0, 2.0]], [[0.3, 0.2, 0.1]]
     np.testing.assert_allclose(-loss(labels, scores), metrics.NDCG()(labels, scores), rtol=1e-6)
+
+
+def test_ragged_vectors_of_unknown_length_have_the_same_loss_in_a_graph() -> None:
+    loss = losses.OrdinalLoss(3)
+    labels = tf.ragged.constant([[0.0, 2.0], [1.0]])
+    rows = [[[0.1, 0.3, 0.2], [0.4, 0.1, 0.0]], [[0.2, 0.5, 0.1]]]
+    scores = tf.ragged.constant(rows, ragged_rank=1)
+    lists = tf.RaggedTensorSpec([None, None])
+    vectors = tf.RaggedTensorSpec([None, None, 3], ragged_rank=1)
+    run = tf.function(loss, input_signature=[lists, vectors], autograph=False)
+    np.testing.assert_allclose(run(labels, scores), loss(labels, scores), rtol=1e-6)

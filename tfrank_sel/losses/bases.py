@@ -15,7 +15,7 @@ from tfrank_sel import keras_bases, numerics as xp
 from tfrank_sel.compilation import Formula, in_graph
 from tfrank_sel.errors import refusal
 from tfrank_sel.links.base import Link
-from tfrank_sel.listwise import ListBatch, Listwise, list_weights
+from tfrank_sel.listwise import ListBatch, Listwise, list_weights, pad_rows
 from tfrank_sel.numerics import Tensor
 from tfrank_sel.ops import class_labels, label_order, masking
 from tfrank_sel.serialization import register
@@ -296,7 +296,7 @@ class ScoreVectorLoss(ListwiseLoss):
             items = xp.set_keras_mask(items, keras_mask)
         batch = super().batch_of(y_true, items, sample_weight, dtype)
         if isinstance(scores, xp.RaggedTensor):
-            scores = scores.to_tensor(math.nan, shape=[None, xp.shape(batch.mask)[1], None])
+            scores = pad_rows(scores, xp.shape(batch.mask)[1])
         return batch._replace(scores=xp.where(batch.mask[..., xp.newaxis], scores, 0.0))
 
 
