@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from tfrank_sel.clicks.comparison import why_unidentified
 from tfrank_sel.clicks.correction import effective
 from tfrank_sel.clicks.log import (
+    FEW,
     Floats,
     Integers,
     Log,
@@ -27,7 +28,7 @@ from tfrank_sel.metrics.significance import resample
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
 _UNSHRUNK = ("ips", "doubly_robust")
-_GROUPS = 20  # that are left out in turn
+_GROUPS = FEW  # that are left out in turn
 _LEAST, _DIGITS = 1e-9, 12
 
 
@@ -244,7 +245,7 @@ def reordered(
 def _left_out(log: Log, seed: int) -> Iterator[Floats]:
     """Weights of rows, `[rows]`, 0 for a group of queries, or sessions if queries are few."""
     # by the jackknife, a click model is fitted 20 times; by a bootstrap, a thousand times
-    unit = log.independent_units(_GROUPS)
+    unit = log.independent_units()
     order = np.random.default_rng(seed).permutation(int(unit.max()) + 1)
     for group in range(min(_GROUPS, len(order))):
         yield (order[unit] % _GROUPS != group) * 1.0

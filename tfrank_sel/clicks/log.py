@@ -18,6 +18,7 @@ from tfrank_sel.metrics.significance import splitmix64
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _UNITS = 1000
+FEW = 20  # queries, of which errors cannot be estimated
 _SINGLE = 10  # positions that are never pooled
 # Clicks that a pool of positions needs.
 _CLICKS = 20
@@ -283,14 +284,10 @@ class Log:
         """Number of groups of `units`."""
         return int(self.units.max()) + 1
 
-    def independent_units(self, least: int = 20) -> Integers:
-        """The query of each row, `[rows]`, or its session if there are less than so many queries.
-
-        Args:
-            least: Number of queries.
-        """
+    def independent_units(self) -> Integers:
+        """The query of each row, `[rows]`, or its session if there are fewer queries than `FEW`."""
         queries, units = _distinct(self.queries)
-        return units if len(queries) >= least else _distinct(self.session_of_row)[1]
+        return units if len(queries) >= FEW else _distinct(self.session_of_row)[1]
 
     def check_sessions(self) -> None:
         """Raises a ValueError without sessions, with counts, or with two items at one position."""

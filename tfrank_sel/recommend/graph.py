@@ -366,11 +366,8 @@ def _solve(histories: Histories, system: System) -> Tensor:
     own = tf.gather(histories.graph.variable(items, padded=True), tf.where(is_new, numbers, 0))
     own = tf.cast(own, tf.float64)
     count = tf.math.count_nonzero(is_new, axis=1)
-    sides = (
-        tf.gather(histories.graph.variable(x), count)[:, tf.newaxis]
-        for x in terms(np.arange(len(items) + 1.0))
-    )
-    scale, ridge = sides
+    of_counts = terms(np.arange(len(items) + 1.0))
+    scale, ridge = (tf.gather(histories.graph.variable(x), count)[:, tf.newaxis] for x in of_counts)
     root = tf.math.rsqrt(scale * eigenvalues.astype(np.float64) + ridge)
     right = (slope * tf.reduce_sum(own, axis=1) - scale * pull.astype(np.float64)) * root
     own *= np.sqrt(curvature) * root[:, tf.newaxis]
