@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="run the folders of the tests")
     options = parser.parse_args()
     mutants = json.loads((ROOT / "tests" / "mutants.json").read_text())
-    if stale := [problem for mutant in mutants if (problem := _problem(*mutant))]:
+    if stale := [x for mutant in mutants if (x := problem(*mutant))]:
         print(*stale, sep="\n", file=sys.stderr)
         return 2
     chosen = [x for x in mutants if not options.names or any(y in x[0] for y in options.names)]
@@ -165,7 +165,7 @@ def _paths(tests: str, folders: bool) -> set[str]:
     return {str(x.parent if folders and len(x.parts) > 2 else x) for x in paths}
 
 
-def _problem(file: str, scope: str, change: str, tests: str) -> str:
+def problem(file: str, scope: str, change: str, tests: str) -> str:
     """What is wrong with a row of the table, empty if nothing is."""
     try:
         mutated(file, scope, change)

@@ -2,13 +2,14 @@
 
 import collections
 import itertools
+import json
 import time
 from collections.abc import Iterable
 
 import hypothesis
 import pytest
 
-from tests import conftest
+from tests import conftest, mutants
 from tests.cases import Case, LinkCase
 
 
@@ -80,3 +81,11 @@ def test_each_mode_and_each_format_is_met(collected: list[pytest.Function]) -> N
 def test_each_golden_file_is_met(collected: list[pytest.Function]) -> None:
     cases = [("golden", x.path.name, x) for x in collected if conftest.is_golden(x.path)]
     assert left_out(cases) == {}
+
+
+def test_each_fault_that_tests_must_find_has_its_code_and_tests() -> None:
+    rows = json.loads((mutants.ROOT / "tests" / "mutants.json").read_text())
+    # a copy without a road lacks its package
+    rows = [x for x in rows if (mutants.ROOT / "tfrank_sel" / x[0].split("/")[0]).exists()]
+    assert len(rows) > 50
+    assert not [x for row in rows if (x := mutants.problem(*row))]
