@@ -16,7 +16,7 @@ from tfrank_sel.links.combinators import Scaled
 from tfrank_sel.links.composite import CompositeSigmoid, CompositeSoftmax
 from tfrank_sel.links.elementary import AntiExp, Exp, Sinh, Tanh
 from tfrank_sel.links.piecewise import ReLU, SmeLU
-from tfrank_sel.losses.clipped import Clip, held_out_errors
+from tfrank_sel.losses.clipped import Clip, compare, held_out_errors, line_errors
 from tfrank_sel.losses.pointwise import MeanSquaredLoss
 from tfrank_sel.losses.selective import (
     DecomposedMatchingLoss,
@@ -37,11 +37,13 @@ SelectiveLoss = (
 )
 Three = tuple[float, float, float]
 Array = NDArray[Any]
+Predictions = ArrayLike | Callable[[SelectiveLoss], ArrayLike]
 
 CONTRAST = 3.0  # minimum ratio of the sensitivity in the wanted region to that elsewhere
 COVERAGE = 0.2  # minimum share of the other items of a list's region that are as sensitive as one
 BALANCE = 1.5  # maximum ratio between the sensitivities of both ends, if both matter
 EXCESS = 1.05  # maximum ratio of an error on held-out scores to that of clipped squares
+WORSE = 1.03  # maximum ratio of an error of held-out predictions to the least
 GAMMAS = [10.0**x for x in range(13)]
 ENDS = ("high_score", "low_score")
 
@@ -92,6 +94,7 @@ def design(
     scores: ArrayLike | None = None,
     share: float = 0.1,
     cap: float | None = None,
+    predictions: Predictions | None = None,
     **kwargs: Any,
 ) -> Design:
     """Chooses a loss that is most sensitive where errors matter most.
@@ -104,6 +107,10 @@ def design(
     in the region, on the other half, is within two standard errors of the best, and at most 1.05
     times that of clipped squares. Without `scores`, it assumes
     scores that are near `at`, within about `width`, without a long tail.
+
+    These models know nothing of yours. With `predictions`, the candidates are compared on what your
+    model can tell: the choice is then the simplest, from squares to `SmeLU`, whose held-out error
+    in the region is within two standard errors of the best, and at most 1.03 times it.
 
     Args:
         sensitivity: Which errors matter: those at a `"high_score"` or a `"low_score"`, those of a
@@ -124,6 +131,11 @@ def design(
         cap: The score that counts as all higher ones, such as the dwell time from which a user is
             idle: no candidate tells labels above it apart, and matching losses no predictions. For
             high scores, with `scores`, and without `ranking`.
+        predictions: What your model tells of the items of `scores`, for high and low scores without
+            `ranking`: held-out predictions of a first fit, `[lists, items]`, or features of a
+            linear model, `[lists, items, num_features]`, of which lines are fitted by each
+            candidate; or a function that fits your model by a loss and returns its held-out
+            predictions, `[lists, items]`, which is called for each candidate, five to seven times.
         **kwargs: Further arguments of the loss, such as `label_map` and `reduction`.
 
     Returns:
@@ -163,6 +175,9 @@ def design(
         raise refusal(f"`ranking` {reason}", ranking=ranking)
     if cap is not None and (scores is None or ranking or sensitivity != "high_score"):
         raise refusal("`cap` requires 'high_score', `scores`, and ranking=False", cap=cap)
+    if predictions is not None and (scores is None or ranking or sensitivity not in ENDS):
+        rule = "requires 'high_score' or 'low_score', `scores`, and ranking=False"
+        raise refusal(f"`predictions` {rule}", f"{sensitivity!r}, ranking={ranking}")
     if scores is None:
         at, width = 0.0 if at is None else at, 3.0 if width is None else width
         recipe = (_RANKING if ranking else _ALONE)[sensitivity]
@@ -181,8 +196,12 @@ def design(
         lists = np.minimum(lists, cap - 1e-9 * np.nanstd(lists))
     first = None
     tried = list(_trials(lists, sensitivity, at, width, share))
-    end = np.inf if cap is None else cap
-    for recipe in _recipes(lists, sensitivity, ranking, tried[0][0], end, share, kwargs):
+    if sensitivity in ENDS and not ranking:
+        end = np.inf if cap is None else cap
+        recipes = _clipping(lists, sensitivity, *tried[0], end, share, predictions, kwargs)
+    else:
+        recipes = _recipes(sensitivity, ranking)
+    for recipe in recipes:
         for centre, reach in tried:
             candidate = _make_design(recipe, centre, reach, sensitivity, lists, share, kwargs)
             if candidate.verdict.status != "invalid":
@@ -227,37 +246,70 @@ def _trials(
                 yield centre, trial
 
 
-def _recipes(
-    lists: Array,
-    sensitivity: Wanted,
-    ranking: bool,
-    at: float,
-    cap: float,
-    share: float,
-    kwargs: dict[str, Any],
-) -> Iterator["_Recipe"]:
+def _recipes(sensitivity: Wanted, ranking: bool) -> Iterator["_Recipe"]:
     """Yields recipes, the best first."""
     if sensitivity not in ENDS:
         yield (_RANKING if ranking else _ALONE)[sensitivity]
-    elif ranking:
-        for gamma in GAMMAS:
-            why = f"The scaling rises in the region only, and evenly; gamma is {gamma:g}."
-            yield _softmax(why, ReLU if sensitivity == "high_score" else _rising_to, 1.0, gamma)
-    else:
-        side = 1.0 if sensitivity == "high_score" else -1.0
-        clips = _clips(side * lists, side * at, share)
-        clips = [*dict.fromkeys(x._replace(upper=min(x.upper, cap)) for x in clips)]
-        region = Clip(side * at, cap)
+        return
+    for gamma in GAMMAS:
+        why = f"The scaling rises in the region only, and evenly; gamma is {gamma:g}."
+        yield _softmax(why, ReLU if sensitivity == "high_score" else _rising_to, 1.0, gamma)
+
+
+def _clipping(
+    lists: Array,
+    sensitivity: Wanted,
+    at: float,
+    width: float,
+    cap: float,
+    share: float,
+    predictions: Predictions | None,
+    kwargs: dict[str, Any],
+) -> Iterator["_Recipe"]:
+    """Yields recipes of losses of clipped scores, that of the choice first."""
+    side = 1.0 if sensitivity == "high_score" else -1.0
+    clips = _clips(side * lists, side * at, share, predictions is not None)
+    clips = [*dict.fromkeys(x._replace(upper=min(x.upper, cap)) for x in clips)]
+    has_squares = "label_map" not in kwargs  # which they do not take
+    if predictions is not None:
+        clips = [x for x in clips if x.of_predictions or has_squares]
+        lists = lists if len(lists) > 1 else lists.T  # of one list, items are compared
+    region = Clip(side * at, cap)
+    recipes = [x if side > 0.0 else x.mirror() for x in clips]
+    squares = [not x.of_predictions for x in clips]
+    if predictions is None:
         errors, is_level = held_out_errors(clips, region, side * lists[~np.isnan(lists)])
-        squares = [not x.of_predictions for x in clips]
-        is_level &= errors <= EXCESS * errors[squares.index(True)]
-        clips = clips if side > 0.0 else [x.mirror() for x in clips]
-        listed = ", ".join(f"{x.name} {y:.3g}" for x, y in zip(clips, errors, strict=True))
-        for index in np.lexsort((np.where(is_level, 0.0, errors), ~is_level)):
-            if squares[index] and "label_map" in kwargs:  # which squares do not take
-                continue
-            why = f"Of the errors on held-out scores ({listed}), it takes {clips[index].name}."
-            yield _Recipe(why, functools.partial(_clipped_loss, clips[index]))
+        rule, is_near = "", errors <= EXCESS * errors[squares.index(True)]
+    else:
+        if callable(predictions):
+            fitted = [predictions(x.loss(width, **kwargs)) for x in recipes]
+            held_out = np.array([_of_items(x, lists)[..., 0] for x in fitted])
+            errors, is_level = compare(side * held_out, side * lists, region)
+        else:
+            features = _of_items(predictions, lists, axes=1)
+            errors, is_level = line_errors(clips, region, side * lists, features)
+        rule, is_near = ", the simplest of the level ones", errors <= WORSE * errors.min()
+    is_level &= is_near
+    listed = ", ".join(f"{x.name} {y:.3g}" for x, y in zip(recipes, errors, strict=True))
+    for index in np.lexsort((np.where(is_level, 0.0, errors), ~is_level)):
+        if squares[index] and not has_squares:
+            continue
+        why = f"Of the errors on held-out scores ({listed}), it takes {recipes[index].name}{rule}."
+        yield _Recipe(why, functools.partial(_clipped_loss, recipes[index]))
+
+
+def _of_items(values: ArrayLike, lists: Array, axes: int = 0) -> Array:
+    """Predictions or, with a further axis, features of items, `[lists, items, num_features]`."""
+    array = number_array("predictions", values)
+    longer = [[x for x in shape if x > 1] for shape in (array.shape, lists.shape)]
+    if longer[0][: len(longer[1])] != longer[1] or len(longer[0]) > len(longer[1]) + axes:
+        further = " and maybe one more for features" * axes
+        rule = f"`predictions` must have the axes of `scores`{further}"
+        raise refusal(rule, f"shape {array.shape} for {lists.shape}")
+    features = array.reshape(*lists.shape, -1)
+    if not np.all(np.isfinite(features[~np.isnan(lists)])):
+        raise refusal("`predictions` must be finite for each score", "NaN or infinity")
+    return features
 
 
 def _way_out(
@@ -491,13 +543,21 @@ def _clipped_loss(clip: Clip, at: float, width: float, kwargs: dict[str, Any]) -
     return clip.loss(width, **kwargs)
 
 
-def _clips(lists: Array, at: float, share: float) -> list[Clip]:
+def _clips(lists: Array, at: float, share: float, simplest_first: bool) -> list[Clip]:
     """The candidates for high scores, from `at`: those to prefer first."""
     part = min(max(float(np.mean(lists[~np.isnan(lists)] > at)), share), 0.45)
     before = [_bounds(lists, min(x * part, 0.45))[1] for x in (2.0, 4.0)]
     # a link that begins at the region learns nothing from scores below
     starts = [x for x in dict.fromkeys(before) if x < at] or [at]
     end = 2.0 * _median(lists, lists > at) - at  # not at a score: the slope there is rounded
+    if simplest_first:
+        begins = [*dict.fromkeys([at, *starts])]
+        return [
+            Clip(of_predictions=False),
+            *(Clip(start, of_predictions=False) for start in begins[:2]),
+            *(Clip(start) for start in begins),
+            Clip(at, end),
+        ]
     return [
         Clip(at, of_predictions=False),
         *(Clip(start) for start in starts),

@@ -18,6 +18,7 @@ Array = NDArray[Any]
 
 NOISES = (0.5, 1.0, 2.0)  # standard deviations beside the normal score of a rank
 MAX_SCORES = 4096
+MAX_ITEMS = 2**15  # with features
 STEPS = 300
 
 
@@ -62,8 +63,7 @@ def held_out_errors(clips: Sequence[Clip], region: Clip, scores: Array) -> tuple
     """Measures the error of models that know the order of scores, but for noise, and no more.
 
     Each model is a line of one feature, the normal quantile of a score's rank plus noise. It is
-    fitted to half of the scores by the loss of each clip. The error is that of the other half:
-    the square of the difference of prediction and score, both clipped to the region.
+    fitted to half of the scores by the loss of each clip, and its error is that of the other half.
 
     Args:
         clips: The losses to compare.
@@ -71,8 +71,7 @@ def held_out_errors(clips: Sequence[Clip], region: Clip, scores: Array) -> tuple
         scores: Scores `[items]`.
 
     Returns:
-        The root mean square error of each clip, and whether it is level with the best: its mean
-        square is within two standard errors.
+        As `compare`.
     """
     random = np.random.default_rng(0)
     ordered = np.sort(scores)
@@ -80,28 +79,102 @@ def held_out_errors(clips: Sequence[Clip], region: Clip, scores: Array) -> tuple
     below, through = (np.searchsorted(ordered, scores, side) for side in ("left", "right"))
     ranks = (below + through) / (2.0 * len(ordered))
     quantiles = np.asarray(xp.ndtri(xp.constant(ranks, xp.float64)))
-    mean, deviation = ordered.mean(), ordered.std()
-    y, *ends = ((x - mean) / deviation for x in (scores, *np.array([x[:2] for x in clips]).T))
-    lower, upper = (x[:, np.newaxis] for x in ends)
-    start, end = ((x - mean) / deviation for x in region[:2])
-    fitted, other = slice(None, None, 2), slice(1, None, 2)
-    targets = np.clip(y[fitted], lower, upper)
-    is_label = np.array([[not x.of_predictions] for x in clips])
-    lower, upper = np.where(is_label, -np.inf, lower), np.where(is_label, np.inf, upper)
+    is_fitted = np.arange(len(scores)) % 2 == 0
     squares = []
     for noise in NOISES:
-        x = quantiles + noise * random.normal(size=len(y))
-        features = np.stack([np.ones_like(x), x], axis=1)
-        solve = np.linalg.pinv(features[fitted])
-        weights = solve @ targets.T
-        # a step of majorisation: a link's slope is at most 1
-        for _ in range(STEPS):
-            values = np.clip((features[fitted] @ weights).T, lower, upper)
-            weights = weights + solve @ (targets - values).T
-        predictions = (features[other] @ weights).T
-        errors = np.clip(predictions, start, end) - np.clip(y[other], start, end)
-        squares.append(np.square(errors))
-    each = np.mean(squares, axis=0)
-    gaps = each - each[each.mean(axis=1).argmin()]
-    is_level = gaps.mean(axis=1) <= 2.0 * gaps.std(axis=1) / math.sqrt(gaps.shape[1])
-    return np.sqrt(each.mean(axis=1)) * deviation, is_level
+        x = quantiles + noise * random.normal(size=len(scores))
+        predictions = fit_lines(clips, scores, x[:, np.newaxis], is_fitted)
+        squares.append(_squares(predictions, scores[~is_fitted], region))
+    return _levels(np.mean(squares, axis=0), np.ones(len(scores) - is_fitted.sum()))
+
+
+def compare(predictions: Array, scores: Array, region: Clip) -> tuple[Array, Array]:
+    """Compares held-out predictions by each loss.
+
+    Args:
+        predictions: `[losses, lists, items]`.
+        scores: `[lists, items]`; NaN is padding.
+        region: The scores that matter: the error is the square of the difference of prediction and
+            score, both clipped to it.
+
+    Returns:
+        The root mean square error of each loss, and whether it is level with the best: its mean
+        square is within two standard errors, of lists.
+    """
+    is_item = ~np.isnan(scores)
+    squares = _squares(predictions, np.where(is_item, scores, 0.0), region)
+    return _levels(np.where(is_item, squares, 0.0).sum(axis=-1), is_item.sum(axis=-1))
+
+
+def line_errors(
+    clips: Sequence[Clip], region: Clip, scores: Array, features: Array
+) -> tuple[Array, Array]:
+    """Measures the error of lines of features, each half of the lists by lines of the other half.
+
+    Args:
+        clips: The losses to compare.
+        region: The scores that matter.
+        scores: Scores `[lists, items]`; NaN is padding. Of many lists, a sample.
+        features: Features `[lists, items, num_features]`.
+
+    Returns:
+        As `compare`.
+    """
+    order = np.random.default_rng(0).permutation(len(scores))
+    counts = np.sum(~np.isnan(scores[order]), axis=1)
+    order = order[: max(2, np.searchsorted(counts.cumsum(), MAX_ITEMS, "right"))]
+    scores, features = scores[order], features[order]
+    is_item = ~np.isnan(scores)
+    half = np.broadcast_to(np.arange(len(order))[:, np.newaxis] % 2 == 0, is_item.shape)[is_item]
+    y, x = scores[is_item], features[is_item]
+    flat = np.empty((len(clips), len(y)))
+    for is_fitted in (half, ~half):
+        flat[:, ~is_fitted] = fit_lines(clips, y, x, is_fitted)
+    predictions = np.zeros((len(clips), *scores.shape))
+    predictions[:, is_item] = flat
+    return compare(predictions, scores, region)
+
+
+def fit_lines(clips: Sequence[Clip], scores: Array, features: Array, is_fitted: Array) -> Array:
+    """Fits lines of features to some scores, and predicts the others.
+
+    Args:
+        clips: The losses.
+        scores: Scores `[items]`.
+        features: Features `[items, num_features]`.
+        is_fitted: Which scores the lines are fitted to, `[items]`.
+
+    Returns:
+        Predictions of the other scores `[losses, others]`.
+    """
+    mean, deviation = scores.mean(), scores.std()
+    y, *ends = ((x - mean) / deviation for x in (scores, *np.array([x[:2] for x in clips]).T))
+    lower, upper = (x[:, np.newaxis] for x in ends)
+    targets = np.clip(y[is_fitted], lower, upper)
+    is_label = np.array([[not x.of_predictions] for x in clips])
+    lower, upper = np.where(is_label, -np.inf, lower), np.where(is_label, np.inf, upper)
+    features = np.insert(features, 0, 1.0, axis=1)
+    known, others = features[is_fitted], features[~is_fitted]
+    solve = np.linalg.pinv(known)
+    weights = solve @ targets.T
+    # a step of majorisation: a link's slope is at most 1
+    for _ in range(STEPS):
+        values = np.clip((known @ weights).T, lower, upper)
+        weights = weights + solve @ (targets - values).T
+    predictions: Array = mean + deviation * (others @ weights).T
+    return predictions
+
+
+def _squares(predictions: Array, scores: Array, region: Clip) -> Array:
+    start, end, _ = region
+    return np.square(np.clip(predictions, start, end) - np.clip(scores, start, end))
+
+
+def _levels(sums: Array, counts: Array) -> tuple[Array, Array]:
+    """Root mean squares by sums `[losses, lists]` and counts, and which are level with the best."""
+    means = sums.sum(axis=1) / counts.sum()
+    gaps = sums - sums[means.argmin()]
+    differences = gaps.sum(axis=1) / counts.sum()
+    deviations = (gaps - differences[:, np.newaxis] * counts).std(axis=1)
+    is_level = differences <= 2.0 * deviations * math.sqrt(len(counts)) / counts.sum()
+    return np.sqrt(means), is_level
