@@ -390,7 +390,8 @@ def test_the_page_fits_a_phone(page, tmp_path):
 
 
 WIDE = """<script>
-const cut = [...document.querySelectorAll("html, .wide")].filter(x => x.scrollWidth > x.clientWidth);
+const boxes = [...document.querySelectorAll("html, .wide")];
+const cut = boxes.filter(x => x.scrollWidth > x.clientWidth);
 document.body.append(`cut: ${cut.map(x => x.closest("section")?.id ?? "page")}.`);
 </script>"""
 

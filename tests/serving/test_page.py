@@ -260,7 +260,8 @@ for (let i = 0; i < 40; i++) addItem();
 const above = id => byId(id).getBoundingClientRect().top;
 const cut = document.documentElement.scrollWidth > innerWidth;
 const button = document.querySelector("button.first").getBoundingClientRect().top;
-document.body.append(`places ${button < above("items")}, ${above("message") < innerHeight}, ${cut}.`);
+const isSeen = above("message") < innerHeight;
+document.body.append(`places ${button < above("items")}, ${isSeen}, ${cut}.`);
 """
 
 
