@@ -3,8 +3,8 @@
     python -m benchmarks.first_ranker [--rows 20000] [--limit 600]
 
 Builds the wheel, installs it with pip in a fresh virtual environment, and runs the commands of
-README's section "From your Parquet file to a served ranker" as they stand there; only the names of
-the files and columns are replaced by those of a made click log. Prints the seconds of each step,
+README's section "Search: a click log" as they stand there, then ranks a list; only the names of the
+files and columns are replaced by those of a made click log. Prints the seconds of each step,
 and those for reading README. Ends with status 1 if a command fails, or if the sum is more than the
 limit, ten minutes.
 """
@@ -25,7 +25,8 @@ from pyarrow import parquet
 from tfrank_sel.data import synthetic
 
 ROOT = pathlib.Path(__file__).parent.parent
-ROAD = "## From your Parquet file to a served ranker"
+ROAD = "## Search: a click log"
+RANK = "tfrank-sel-serving rank --file runs/1/export/one_query.jsonl"
 WORDS_A_MINUTE = 200.0
 LOG = "exports/2026-11.parquet"
 # What README's commands name, and what a user replaces it by.
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=600.0, help="maximum seconds")
     arguments = parser.parse_args()
     text = (ROOT / "README.md").read_text()
-    install, *commands = _commands(text)
+    install, *commands = [*_commands(text), RANK]
     words = len(text.split())
     seconds = {f"read README.md ({words} words)": words * 60.0 / WORDS_A_MINUTE}
     with tempfile.TemporaryDirectory() as name:

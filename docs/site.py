@@ -2,12 +2,12 @@
 
     PYTHONPATH=. python docs/site.py && zensical build
 
-README becomes the overview, and its first code a part of the landing page, `docs/index.md`. The
-gallery has a thumbnail of each figure of `examples/figures` and of each picture of
-`benchmarks.pictures`, which leads to a page with the code that draws it. Each tutorial is a script
-of `examples`, run as a notebook: its page has the code and its output. A page for each command of
-`docs/evidence` has all its tables. The reference has a sheet of all commands and configuration
-keys, a page for each public module, and one with the docstrings of each public name.
+README becomes the overview. The gallery has a thumbnail of each figure of `examples/figures` and of
+each picture of `benchmarks.pictures`, which leads to a page with the code that draws it. Each
+tutorial is a script of `examples`, run as a notebook: its page has the code and its output. A page
+for each command of `docs/evidence` has all its tables. The reference has a sheet of all commands
+and configuration keys, a page for each public module, and one with the docstrings of each public
+name.
 """
 
 import importlib
@@ -44,7 +44,6 @@ TUTORIALS = (
     "from_tensorflow_ranking",
     "papers",
 )
-CODE = "<!-- the first code of README -->\n"
 MODULES = (
     "tfrank_sel.estimator",
     "tfrank_sel.losses",
@@ -83,7 +82,6 @@ def main() -> None:
     """Writes all pages anew."""
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    readme = (ROOT / "README.md").read_text()
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
         # pages of the repository, such as badges, are none of the site
         text = re.sub(
@@ -98,9 +96,6 @@ def main() -> None:
         text = re.sub(r"(\]\(evidence/[\w-]+)\.json\)", r"\1.md)", text)
         tutorials = rf"\]\((?:\.\./)?examples/({'|'.join(TUTORIALS)})\.py\)"
         guide.write_text(re.sub(tutorials, r"](tutorials/\1.md)", text))
-    (code,) = re.findall(r"```python\n.*?```\n", readme, re.DOTALL)[:1]
-    landing = PAGES / "index.md"
-    landing.write_text(landing.read_text().replace(CODE, code))
     with open(PAGES / "gallery.md", "a", encoding="utf-8") as gallery:
         gallery.writelines(
             ['\n<div class="gallery" markdown>\n', *figures(), *pictures(), "</div>\n"]

@@ -10,7 +10,7 @@
 # classes. For each: the formula, a picture, and a fit that shows
 # the effect. It takes about two minutes.
 #
-# Install: `pip install 'tfrank_sel[plots]'`.
+# Install: `pip install '.[plots]'`.
 
 # %%
 # %matplotlib inline

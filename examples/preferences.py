@@ -8,7 +8,7 @@
 # characters on the docstrings of the standard library, makes preferences by a rule, flips 20 % of
 # them, and compares losses on held-out preferences. It takes about a minute.
 #
-# Install: `pip install tfrank_sel`.
+# Install: `pip install .`.
 
 # %%
 import ast

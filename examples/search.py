@@ -8,7 +8,7 @@
 # on clicks without that bias, compares them on searches that they have not seen, exports the better
 # one, and asks a server to rank a list. It takes about a minute.
 #
-# Install: `pip install 'tfrank_sel[frames,serving]' pandas`.
+# Install: `pip install '.[frames,serving]' pandas`.
 
 # %%
 import pathlib

@@ -7,7 +7,7 @@
 # item, popularity and a factorisation (ALS). Then it serves the next items of a history. It takes
 # about a minute.
 #
-# Install: `pip install 'tfrank_sel[als,frames,serving]'`.
+# Install: `pip install '.[als,frames,serving]'`.
 
 # %%
 import json

@@ -1,6 +1,6 @@
 """A run of the pipeline: data, loss, model, baseline and rules, to copy and edit.
 
-pip install 'tfrank_sel[pipelines]'
+pip install '.[pipelines]'
 python pipelines/run.py
 """
 

@@ -98,7 +98,7 @@ def test_what_is_published_names_the_repository_that_published_it(tmp_path) -> N
     assert {link.split(":")[0] for link in links if not link.startswith("#")} == {"https"}
     paths = [x.partition("/v9.8.7/")[2].partition("#")[0] for x in links if "/v9.8.7/" in x]
     assert all((ROOT / path).is_file() for path in paths)
-    assert f"{home}/raw/v9.8.7/docs/families.png" in links
+    assert f"{home}/raw/v9.8.7/docs/report.png" in links
     package = configparser.ConfigParser()
     package.read(tmp_path / "setup.cfg")
     assert f"Issues = {home}/issues" in package["metadata"]["project_urls"]

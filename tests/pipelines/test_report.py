@@ -361,11 +361,11 @@ def test_ranked_items_show_the_most_important_features(page):
 of_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
 
 
-def dom(path):
+def dom(path, *settings):
     """What a browser makes of a file."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     found = [f"--user-data-dir={path.parent}", "--virtual-time-budget=5000", "--dump-dom"]
-    command = ["chromium", *options, *found, path.as_uri()]
+    command = ["chromium", *options, *found, *settings, path.as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
@@ -386,7 +386,29 @@ def test_the_page_fits_a_phone(page, tmp_path):
     width, *others = re.search(
         r"width (\d+), cell (\w+),\s+head (\w+)", dom(tmp_path / "phone.html")
     ).groups()
-    assert (int(width) <= 390, others) == (True, ["queries", "none"])
+    assert (int(width) <= 390, others) == (True, ["ours", "none"])
+
+
+WIDE = """<script>
+const boxes = [...document.querySelectorAll("html, .wide")];
+const cut = boxes.filter(x => x.scrollWidth > x.clientWidth);
+document.body.append(`cut: ${cut.map(x => x.closest("section")?.id ?? "page")}.`);
+</script>"""
+
+
+@of_chromium
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_no_table_is_wider_than_a_laptop(page, tmp_path, width):
+    (tmp_path / "page.html").write_text(page.read_text() + WIDE)
+    assert "cut: ." in dom(tmp_path / "page.html", f"--window-size={width},900")
+
+
+def test_ours_and_the_difference_are_the_first_columns(page):
+    heads = re.findall("<thead><tr>(.*?)<tbody>", page.read_text(), re.DOTALL)
+    heads = [re.findall(r">([^<>]+?)\s*(?=<|$)", head) for head in heads]
+    compared = [head for head in heads if "ours" in head]
+    first = [head[head.index("ours") :][:2] for head in compared]
+    assert first == 2 * [["ours", "ours - baseline"]]
 
 
 @of_chromium
