@@ -67,7 +67,9 @@ def test_the_advice_for_each_name_is_that_of_its_module_at_least(name: str) -> N
         "try:\n    import tensorflow_ranking as tfr\nexcept ImportError:\n    tfr = None\n"
         "x = tfr.keras.losses.SoftmaxLoss()\n",
         "if True: import tensorflow_ranking as tfr\nx = tfr.keras.metrics.get('map')\n",
-        "def f():\n    from tensorflow_ranking import keras\n    return keras.losses.get('a')\n",
+        "def f():\n    global tfr\n    import tensorflow_ranking as tfr\n",
+        "def f(): import tensorflow_ranking as tfr; return tfr.keras.losses.get('a')\n",
+        "class A:\n    import tensorflow_ranking as tfr\n    x = tfr.keras.losses.get('a')\n",
     ],
 )
 def test_an_import_that_cannot_be_replaced_stays_and_is_marked(code: str) -> None:

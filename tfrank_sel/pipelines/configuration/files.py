@@ -73,15 +73,23 @@ class Override:
         return path
 
 
-def assignment(key: str, text: str) -> str:
-    """Returns `key=value` of a text as `--set` takes it: in quotes if it would be another value.
+def assignment(value: Any, *key: str) -> str:
+    """Returns `key=value` as `--set` takes it; a text in quotes if it would be another value.
+
+    Args:
+        value: The value.
+        *key: The parts of the key.
 
     Example:
-        >>> assignment("data.query", "my query"), assignment("data.query", "7")
+        >>> assignment("my query", "data", "query"), assignment("7", "data", "query")
         ('data.query=my query', 'data.query="7"')
+        >>> assignment({"of": "query"}, "features", "a b")
+        'features."a b"={of = "query"}'
     """
-    plain = f"{key}={text}"
-    return plain if Override.parse(plain).value == text else f"{key}={_item(text).as_string()}"
+    name = tomlkit.key(key).as_string()
+    if isinstance(value, str) and Override.parse(f"{name}={value}").value == value:
+        return f"{name}={value}"
+    return f"{name}={_item(value).as_string()}"
 
 
 def load(
