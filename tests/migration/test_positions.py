@@ -157,6 +157,19 @@ def test_cells_of_code_of_a_notebook_are_rewritten_and_all_else_stays(
     assert found.decode() == text.replace("\n", end)
 
 
+def test_a_notebook_of_colab_and_the_module_that_a_cell_writes_are_rewritten() -> None:
+    cells = [
+        "# a < b\n!train \\\n  --package tensorflow_ranking\nx = 1",
+        "%%writefile train.py\nimport tensorflow_ranking as tfr\nx = tfr.keras.losses.get('a')",
+        "%%writefile notes.txt\nimport tensorflow_ranking (",
+        "%%bash\nimport tensorflow_ranking",
+    ]
+    before = json.dumps(notebook(*cells), indent=2).replace("<", "\\u003c")
+    cells[1] = "%%writefile train.py\nfrom tfrank_sel.presets import tfr\nx = tfr.losses.get('a')"
+    after = json.dumps(notebook(*cells), indent=2).replace("<", "\\u003c")
+    assert rewrite_file("a.ipynb", before.encode()).decode() == after
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "content",

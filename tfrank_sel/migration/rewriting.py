@@ -459,16 +459,18 @@ def _without_imports(statement: cst.BaseStatement) -> cst.BaseStatement | None:
 
 _BORDER = "# tfrank-sel-migrate: cell border"
 _MAGIC = re.compile(
-    r"^([ \t]*)([%!?].*|[^#'\"\n]*=[ \t]*[%!].*|[\w.]+\?{1,2}[ \t]*)$", re.MULTILINE
+    r"^([ \t]*)((?:[%!?]|[^#'\"\n]*=[ \t]*[%!])(?:.*\\\n)*.*|[\w.]+\?{1,2}[ \t]*)$", re.MULTILINE
 )
 _HIDDEN = "tfrank_sel_migrate_magic_"
+_WRITES = re.compile(r"\s*%%(?:write)?file\b.*\n")  # a magic, of a cell that is a file
+_OF_HTML = str.maketrans({x: f"\\u{ord(x):04x}" for x in "<>"})
 
 
 def rewrite_file(name: str, content: bytes) -> bytes:
     """Rewrites a file that uses tensorflow-ranking or TensorFlow Recommenders.
 
     Encoding, byte order mark and ends of lines stay as they are, and so does all of a notebook but
-    its cells of Python code.
+    its cells of Python code, and those that write a module.
 
     Args:
         name: Its name; a notebook ends with `.ipynb`.
@@ -490,9 +492,13 @@ def _notebook(content: bytes) -> bytes:
     if not isinstance(book, dict) or not isinstance(book.get("cells"), list):
         raise ValueError("a notebook must have a list of `cells`. Received: none")
     written = _as_written(book, text)
-    cells = [x for x in book["cells"] if x.get("cell_type") == "code" and not _is_foreign(x)]
+    cells = [x for x in book["cells"] if x.get("cell_type") == "code"]
     sources = ["".join(cell["source"]) for cell in cells]
-    changed = _in_cells(sources)
+    of_module = [i for i, source in enumerate(sources) if not source.lstrip().startswith("%%")]
+    changed = [*map(_in_file, sources)]
+    rewritten = _in_cells([sources[i] for i in of_module])
+    for i, source in zip(of_module, rewritten, strict=True):
+        changed[i] = source
     if changed == sources:
         return content
     for cell, source in zip(cells, changed, strict=True):
@@ -502,9 +508,11 @@ def _notebook(content: bytes) -> bytes:
     return mark + written(book).encode()
 
 
-def _is_foreign(cell: dict[str, Any]) -> bool:
-    """Returns whether a cell is in another language, or of a magic of the whole cell."""
-    return "".join(cell["source"]).lstrip().startswith("%%")
+def _in_file(source: str) -> str:
+    """Rewrites a cell that writes a module; any other stays as it is."""
+    head = _WRITES.match(source)
+    code = source[head.end() :] if head else ""
+    return head[0] + rewrite(code) if head and _is_python(code) else source
 
 
 def _in_cells(sources: list[str]) -> list[str]:
@@ -546,10 +554,17 @@ def _as_written(book: Any, text: str) -> Callable[[Any], str]:
 def _writers(text: str) -> Iterator[Callable[[Any], str]]:
     end = text[len(text.rstrip()) :]
     is_windows = "\r\n" in text
-    for indent, is_ascii in itertools.product((1, 2, 4, None), (False, True)):
+    for indent, is_ascii, table in itertools.product(
+        (1, 2, 4, None), (False, True), ({}, _OF_HTML)
+    ):
 
-        def write(book: Any, indent: int | None = indent, is_ascii: bool = is_ascii) -> str:
-            lines = json.dumps(book, indent=indent, ensure_ascii=is_ascii)
+        def write(
+            book: Any,
+            indent: int | None = indent,
+            is_ascii: bool = is_ascii,
+            table: dict[int, str] = table,
+        ) -> str:
+            lines = json.dumps(book, indent=indent, ensure_ascii=is_ascii).translate(table)
             return (lines.replace("\n", "\r\n") if is_windows else lines) + end
 
         yield write
