@@ -175,6 +175,8 @@ class RGFactorizer(Configurable):
         interactions: Any,
         validation: Any = None,
         *,
+        user: str = "user",
+        item: str = "item",
         list_weights: ArrayLike | None = None,
         factors: tuple[ArrayLike, ArrayLike] | None = None,
         verbose: bool = False,
@@ -191,6 +193,8 @@ class RGFactorizer(Configurable):
                 columns `user`, `item` and maybe `gain` and `time`; or indices, as in `as_matrix`.
             validation: Held-out positives of the same users and items, of the same kind; those of
                 others are left out with a warning.
+            user: Name of the column of users, in a frame.
+            item: Name of the column of items.
             list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
                 `None`.
             factors: The users' and the items' factors to start from; random ones if `None`.
@@ -206,7 +210,8 @@ class RGFactorizer(Configurable):
                 more than half of the validation is of other users or items.
         """
         # of the regularization that is searched alone, the latest are held out
-        taken = read(interactions, timed=self.regularization is None and validation is None)
+        timed = self.regularization is None and validation is None
+        taken = read(interactions, timed=timed, user=user, item=item)
         known_ids = taken.numberings
         if known_ids[0] is not None and not isinstance(group, SingleProcess):
             raise refusal("Interactions of several processes must be indices", "a frame")
@@ -214,7 +219,7 @@ class RGFactorizer(Configurable):
         num_items = int(group.gather_rows(np.array([matrix.shape[1]])).max())
         matrix.resize(matrix.shape[0], num_items)
         if validation is not None:
-            validation = read(validation, known_ids, timed=False)
+            validation = read(validation, known_ids, timed=False, user=user, item=item)
             validation = as_matrix(validation.among(known_ids), matrix.shape)
         held_out = validation
         strength = self.regularization
@@ -255,7 +260,13 @@ class RGFactorizer(Configurable):
         return self
 
     def partial_fit(
-        self, interactions: Any, sweeps: int = 1, *, list_weights: ArrayLike | None = None
+        self,
+        interactions: Any,
+        sweeps: int = 1,
+        *,
+        user: str = "user",
+        item: str = "item",
+        list_weights: ArrayLike | None = None,
     ) -> Self:
         """Adds interactions, and refits the users and items that have some of them.
 
@@ -265,6 +276,8 @@ class RGFactorizer(Configurable):
         Args:
             interactions: Positives, of the same kind as those of the fit.
             sweeps: Number of sweeps.
+            user: As in `fit`.
+            item: As in `fit`.
             list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
                 `None`.
 
@@ -272,7 +285,8 @@ class RGFactorizer(Configurable):
             ValueError: If shapes do not match, or if a system is singular.
         """
         is_fitted = hasattr(self, "seen_")
-        taken = read(interactions, self._numberings if is_fitted else None, timed=False)
+        known_ids = self._numberings if is_fitted else None
+        taken = read(interactions, known_ids, timed=False, user=user, item=item)
         factors, sizes = None, self.seen_.shape if is_fitted else (0, 0)
         matrix = taken.matrix(fitted=sizes)
         counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
