@@ -95,8 +95,6 @@ class RGFactorizer(Configurable):
         num_threads: Number of threads; the number of processors if `None`.
         dtype: The dtype of the factors, float32 or float64.
         seed: Seed of the initial factors; at least 0.
-        device: Device on which TensorFlow solves the rows exactly, such as "GPU:0"; if `None`,
-            compiled loops solve them, which are faster on a CPU.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -145,15 +143,9 @@ class RGFactorizer(Configurable):
         num_threads: Cutoff = None,
         dtype: str = "float32",
         seed: Natural = 0,
-        device: str | None = None,
     ) -> None:
         if dtype not in ("float32", "float64"):
             raise refusal("`dtype` must be float32 or float64", f"dtype={dtype}")
-        if device is not None and cg_steps:
-            raise refusal(
-                "`cg_steps` must be None or 0 on a `device`, whose solutions are exact",
-                f"cg_steps={cg_steps}, device={device}",
-            )
         self.objective = objective
         self.num_factors = num_factors
         self.regularization = regularization
@@ -168,7 +160,6 @@ class RGFactorizer(Configurable):
         self.num_threads = num_threads
         self.dtype = dtype
         self.seed = seed
-        self.device = device
 
     def fit(
         self,
@@ -426,7 +417,9 @@ class RGFactorizer(Configurable):
         path = pathlib.Path(path)
         artefacts.check(path, _KIND)
         with artefacts.name_file_in_errors(path / _CONFIG, "the configuration of an RGFactorizer"):
-            model = cls.from_config(json.loads((path / _CONFIG).read_text(encoding="utf-8")))
+            config = json.loads((path / _CONFIG).read_text(encoding="utf-8"))
+            config.pop("device", None)  # versions before 0.1.0 had it
+            model = cls.from_config(config)
         with artefacts.name_file_in_errors(path / _ARRAYS, "the arrays of this RGFactorizer"):
             pair, numberings, seen = _read(path / _ARRAYS)
             users, items = model._factors(seen.shape, pair)
@@ -456,7 +449,7 @@ class RGFactorizer(Configurable):
     def _cg_steps(self) -> int | None:
         if self.cg_steps is not None:
             return self.cg_steps or None
-        return _CG_STEPS if self.num_factors > _MOST_EXACT and self.device is None else None
+        return _CG_STEPS if self.num_factors > _MOST_EXACT else None
 
     @property
     def _threads(self) -> int:
@@ -536,7 +529,6 @@ class RGFactorizer(Configurable):
             num_threads=self._threads,
             dtype=self.dtype,
             group=group,
-            device=self.device,
         )
 
     def _ridges(self, counts: NDArray[Any], regularization: float) -> NDArray[np.float64]:
