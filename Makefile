@@ -214,7 +214,7 @@ lint: .venv/installed
 # default configuration
 exports: .venv/installed
 	.venv/bin/python tests/exports.py
-	.venv/bin/tfrank-sel-pipelines config > pipelines/default.toml
+	.venv/bin/tfrank-sel-pipelines config --all > pipelines/default.toml
 
 # the versions that are installed, with the hashes of their files; those of the image of Dataflow
 FREEZE = .venv/bin/uv pip freeze --quiet --exclude-editable --python

@@ -16,13 +16,11 @@ XLA_TYPES = {"float32": xla_data_pb2.F32, "int32": xla_data_pb2.S32, "int64": xl
 SAME = {
     "cross-entropy": "SoftmaxLoss",
     "top-k recurrence": "SmoothTopKLoss",
-    "normal equations": "ALS",
 }
 PROGRAMS = [
     *programs.of_losses(4, 6),
     programs.of_top_k(4, 9),
     programs.of_training(3, 5, 4),
-    programs.of_factorisation(5, 3, 4),
 ]
 each_program = pytest.mark.parametrize(
     "program", PROGRAMS, ids=[program.case.name for program in PROGRAMS]
@@ -58,16 +56,6 @@ def test_the_step_of_a_list_scorer_has_no_loop_over_items():
         hlo = step.experimental_get_compiler_ir(*specs)(stage="optimized_hlo")
     found = counts.counted(hlo)
     assert (found.loops, found.conditionals, found.sorts) == (0, 0, 0)
-
-
-@each_program
-def test_products_are_in_tf32_only_where_digits_are_not_counted_on(program, folder):
-    hlo = hlo_pb2.HloModuleProto.FromString((folder / program.case.file).read_bytes())
-    dots = [x for part in hlo.computations for x in part.instructions if x.opcode == "dot"]
-    highest = xla_data_pb2.PrecisionConfig.HIGHEST
-    full = {highest in x.precision_config.operand_precision for x in dots}
-    assert full <= {not program.tf32}
-    assert dots or not program.case.name.startswith(("ALS", "ListScorer"))
 
 
 @each_program

@@ -216,7 +216,14 @@ def _numbers(name: str, x: Any) -> Any:
         pass
     text = " ".join(repr(x).split())
     shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
-    raise refusal(f"`{name}` must be an array of numbers", shown)
+    library = type(x).__module__.partition(".")[0]
+    hint = _for_boosters(library) if library in ("lightgbm", "xgboost") else ""
+    raise refusal(f"`{name}` must be an array of numbers{hint}", shown)
+
+
+def _for_boosters(library: str) -> str:
+    write = f"`objectives.{library}(loss)`, or `objectives.{library}_metric(metric)` to measure"
+    return f"; in {library}, write {write}"
 
 
 def as_lists(x: Any) -> Any:
@@ -296,9 +303,10 @@ def _split_weights(weights: Tensor) -> tuple[Tensor, Tensor]:
 def _check_shapes(labels: Tensor, scores: Tensor, weights: Tensor) -> None:
     fit = xp.static_shape(scores).is_compatible_with([None, None])
     if not fit or not xp.static_shape(labels).is_compatible_with(scores.shape):
+        is_flat = xp.rank(labels) == xp.rank(scores) == 1
         raise refusal(
             "`y_true` and `y_pred` must both have shape [batch_size, list_size], or also a last "
-            "axis of 1",
+            f"axis of 1{_for_boosters('lightgbm') if is_flat else ''}",
             f"y_true.shape={labels.shape}, y_pred.shape={scores.shape}",
         )
     batch_size, list_size = scores.shape if xp.rank(scores) else (None, None)

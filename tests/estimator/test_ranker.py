@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import io
 import pathlib
 import pickle
@@ -302,7 +303,10 @@ def test_a_loss_is_named_and_its_arguments_are_parameters() -> None:
         nested.set_params(loss__beta=1.0)
 
 
-@pytest.mark.parametrize("search", [cross_val_score, GridSearchCV, RandomizedSearchCV])
+SEARCHES = [cross_val_score, GridSearchCV, RandomizedSearchCV]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
 def test_a_pipeline_passes_queries_on(search: Any) -> None:
     scale = ColumnTransformer([("scaled", StandardScaler(), [0, 1, 2])])
     pipe = make_pipeline(scale, Ranker(losses.RGCrossLoss(), members=1, epochs=1, **QUICK))
@@ -316,6 +320,21 @@ def test_a_pipeline_passes_queries_on(search: Any) -> None:
             scores = found.cv_results_["mean_test_score"]
             assert found.best_estimator_.score(X, Y, qid=QID) > 0.5
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_search_without_metadata_routing_is_an_error(search: Any) -> None:
+    scale = ColumnTransformer([("scaled", StandardScaler(), [0, 1, 2])])
+    pipe = make_pipeline(scale, Ranker(losses.RGCrossLoss(), members=1, epochs=1, **QUICK))
+    options: dict[str, Any] = {"cv": GroupKFold(2), "error_score": "raise"}
+    options |= {"n_iter": 1} if search is RandomizedSearchCV else {}
+    if search is cross_val_score:
+        fit = functools.partial(search, pipe, X, Y, params={"ranker__qid": QID}, groups=QID)
+    else:
+        found = search(pipe, {"ranker__dropout": [0.5]}, **options)
+        fit, options = functools.partial(found.fit, X, Y, ranker__qid=QID, groups=QID), {}
+    with pytest.raises(ValueError, match="`qid` and `group` are missing"):
+        fit(**options)
 
 
 @pytest.mark.long

@@ -67,7 +67,9 @@ def test_the_advice_for_each_name_is_that_of_its_module_at_least(name: str) -> N
         "try:\n    import tensorflow_ranking as tfr\nexcept ImportError:\n    tfr = None\n"
         "x = tfr.keras.losses.SoftmaxLoss()\n",
         "if True: import tensorflow_ranking as tfr\nx = tfr.keras.metrics.get('map')\n",
-        "def f():\n    from tensorflow_ranking import keras\n    return keras.losses.get('a')\n",
+        "def f():\n    global tfr\n    import tensorflow_ranking as tfr\n",
+        "def f(): import tensorflow_ranking as tfr; return tfr.keras.losses.get('a')\n",
+        "class A:\n    import tensorflow_ranking as tfr\n    x = tfr.keras.losses.get('a')\n",
     ],
 )
 def test_an_import_that_cannot_be_replaced_stays_and_is_marked(code: str) -> None:
@@ -153,6 +155,19 @@ def test_cells_of_code_of_a_notebook_are_rewritten_and_all_else_stays(
     ]
     text = json.dumps(notebook(*after), indent=indent, ensure_ascii=False) + "\n"
     assert found.decode() == text.replace("\n", end)
+
+
+def test_a_notebook_of_colab_and_the_module_that_a_cell_writes_are_rewritten() -> None:
+    cells = [
+        "# a < b\n!train \\\n  --package tensorflow_ranking\nx = 1",
+        "%%writefile train.py\nimport tensorflow_ranking as tfr\nx = tfr.keras.losses.get('a')",
+        "%%writefile notes.txt\nimport tensorflow_ranking (",
+        "%%bash\nimport tensorflow_ranking",
+    ]
+    before = json.dumps(notebook(*cells), indent=2).replace("<", "\\u003c")
+    cells[1] = "%%writefile train.py\nfrom tfrank_sel.presets import tfr\nx = tfr.losses.get('a')"
+    after = json.dumps(notebook(*cells), indent=2).replace("<", "\\u003c")
+    assert rewrite_file("a.ipynb", before.encode()).decode() == after
 
 
 @pytest.mark.sample(3)

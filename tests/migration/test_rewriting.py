@@ -111,9 +111,55 @@ def test_arguments_by_place_are_marked(line: str) -> None:
     assert "by name" in rewritten(line)[-2]
 
 
-def test_an_import_inside_a_function_is_marked() -> None:
-    lines = rewritten("def f():\n    import tensorflow_ranking as tfr", head="")
-    assert "at the top" in lines[1]
+def test_an_import_inside_a_function_is_replaced_there() -> None:
+    code = """def first():
+    # why
+    import tensorflow_ranking as tfr, os
+
+    def inner():
+        return tfr.keras.losses.SoftmaxLoss(lambda_weight=tfr.keras.losses.DCGLambdaWeight())
+    return inner
+
+
+class A:
+    async def second(self):
+        from tensorflow_ranking.keras import metrics
+        return [metrics.MRRMetric() for _ in "ab"]
+
+    def third(self):
+        import tensorflow_ranking.keras
+        return tensorflow_ranking.keras.utils.inverse
+
+
+def unused():
+    import tensorflow_ranking
+"""
+    expected = """def first():
+    # why
+    from tfrank_sel.losses import lambdas
+    from tfrank_sel.presets import tfr
+    import os
+
+    def inner():
+        return tfr.losses.softmax_loss(lambda_weight=lambdas.DCGLambdaWeight())
+    return inner
+
+
+class A:
+    async def second(self):
+        from tfrank_sel.presets import tfr
+        return [tfr.metrics.mrr() for _ in "ab"]
+
+    def third(self):
+        from tfrank_sel.ops import ranking
+        return ranking.inverse_discount
+
+
+def unused():
+    pass
+"""
+    assert rewriting.rewrite(code) == expected
+    assert rewriting.rewrite(expected) == expected
 
 
 def test_code_without_tensorflow_ranking_is_left_alone() -> None:

@@ -271,6 +271,20 @@ def test_data_without_lists_are_refused() -> None:
         lightgbm.train(params, lightgbm.Dataset(FEATURES, LABELS), 1)
 
 
+def test_a_loss_in_place_of_an_objective_is_told_what_to_write() -> None:
+    lightgbm, loss = pytest.importorskip("lightgbm"), losses.SoftmaxLoss()
+    data = lightgbm.Dataset(FEATURES, LABELS, group=SIZES)
+    with pytest.raises(ValueError, match=r"in lightgbm, write `objectives.lightgbm\(loss\)`"):
+        lightgbm.train({**QUIET, "objective": loss}, data, 1)
+    with pytest.raises(ValueError, match=r"in lightgbm, write `objectives.lightgbm\(loss\)`"):
+        lightgbm.LGBMRanker(objective=loss, **QUIET).fit(FEATURES, LABELS, group=SIZES)
+    xgboost = pytest.importorskip("xgboost")
+    matrix = xgboost.DMatrix(FEATURES, LABELS)
+    matrix.set_group(SIZES)
+    with pytest.raises(ValueError, match=r"in xgboost, write `objectives.xgboost\(loss\)`"):
+        xgboost.train({}, matrix, 1, obj=loss)
+
+
 def test_a_measure_is_a_metric_or_a_loss() -> None:
     with pytest.raises(TypeError, match="must be a metric or a loss"):
         objectives.lightgbm_metric("ndcg")  # type: ignore[arg-type]

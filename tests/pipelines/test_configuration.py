@@ -48,7 +48,7 @@ def test_the_default_is_that_of_the_settings_and_rules():
 
 
 def test_the_command_prints_a_configuration_that_reads_as_the_default():
-    printed = CliRunner().invoke(app, ["config"]).stdout
+    printed = CliRunner().invoke(app, ["config", "--all"]).stdout
     kept = pathlib.Path(__file__).parents[2] / "pipelines" / "default.toml"
     assert printed == kept.read_text()
     assert load(kept).model_dump() == load().model_dump()

@@ -13,7 +13,7 @@ from tfrank_sel.data.lists import Lists, adjacent
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.data.table import Table
 from tfrank_sel.features import Number
-from tfrank_sel.pipelines.analysis import leakage
+from tfrank_sel.pipelines.analysis import step
 from tfrank_sel.pipelines.ingestion import ingest, ingest_counts, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import Source, expand
 
@@ -164,9 +164,9 @@ def test_queries_of_two_splits_are_told_with_the_files_of_both(tmp_path, others)
     assert duplicates["count"] == 2
     assert [sorted(x) for x in duplicates["first"]] == [both, both]
     assert done.report["shared_queries"] == {"test": 2}
-    assert leakage.shared_queries(done.shards, layout.spec) == {"test": 2}
+    assert step.shared_queries(done.shards, layout.spec) == {"test": 2}
     again = {**done.shards, "train": [*done.shards["train"], *done.shards["test"]]}
-    assert leakage.shared_queries(again, layout.spec) == {"test": 5 + 5 * others}
+    assert step.shared_queries(again, layout.spec) == {"test": 5 + 5 * others}
 
 
 BAD_LETOR = (

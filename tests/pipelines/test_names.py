@@ -63,7 +63,7 @@ def test_options_take_each_name_that_is_printed():
     for names in (NAMES, ['"', " ,a"], ["a,aa", '"']):
         assert split(join(names)) == [*names]
     for name in (*NAMES, "a\nb", "x\x1b"):
-        assert Override.parse(assignment("data.query", name)).value == name
+        assert Override.parse(assignment(name, "data", "query")).value == name
         assert split(join([name])) == [name]
 
 

@@ -124,6 +124,7 @@ def test_an_option_is_read_or_refused(
         monkeypatch.setattr(f"tfrank_sel.pipelines.commands.{module}.execute", _taken)
     monkeypatch.setattr("tfrank_sel.pipelines.commands.run.Job.of", _taken)
     monkeypatch.setattr("tfrank_sel.pipelines.commands.run.propose", lambda x: (x, {}, ""))
+    monkeypatch.setattr("tfrank_sel.pipelines.analysis.leakage.suspects", lambda x: {})
     monkeypatch.setattr("tfrank_sel.pipelines.runners.beam_options", lambda given: given.beam)
     monkeypatch.setattr("tfrank_sel.pipelines.scoring.settings", lambda model: [])
     monkeypatch.setattr("tfrank_sel.pipelines.scoring.inputs", lambda *x, **y: (x, y))

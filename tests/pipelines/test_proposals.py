@@ -71,7 +71,7 @@ def test_columns_of_the_query_identifiers_and_times_are_proposed_as_such(log, tm
     }
     assert "# row_id is omitted: its identifiers almost all differ: 600 in 600 rows" in text
     assert "# rank is omitted: a server does not know it before it ranks" in text
-    assert "position" not in found["clicks"]
+    assert "clicks" not in found
     split = ("--train", "--validation", "--test")
     of_splits, _ = config(tmp_path, table, "--query", "session", files=split)
     assert of_splits["features"] == found["features"]
@@ -87,6 +87,34 @@ def test_few_queries_and_columns_that_differ_once_are_of_items(log, tmp_path):
     assert "query" not in str(found["features"]["words"])
 
 
+def test_suspects_are_marked_and_only_changed_keys_printed(log, tmp_path):
+    clicked = log["clicked"]
+    first = np.cumsum(clicked) % 4 > 0  # of the clicked items, most
+    suspects = {
+        "after": [x if y else None for x, y in zip(log["price"], clicked & first, strict=True)],
+        "outcome": np.where(clicked, "bought", "none"),
+        "copy": clicked.astype(int),
+    }
+    found, text = config(tmp_path, {**log, **suspects}, "--query", "query")
+    assert {*found} == {"data", "clicks", "features"}
+    assert {*found["data"]} == {"data", "query", "label", "doc_id"}
+    lines = " ".join(text.replace("\n# ", " ").split())
+    missing = suspects["after"].count(None) / len(clicked)
+    only = "present only on rows with a label above 0, orders the labels: 1.000 on "
+    assert f"after is suspect: {missing:.0%} missing, {only}" in lines
+    for name in ("outcome", "copy"):
+        assert f"{name} is suspect: orders the labels: 1.000 by its values alone" in lines
+    assert text.count("is suspect") == 3
+    named = ("--query", "query", "--omit", "after,outcome,copy")
+    found, text = config(tmp_path, {**log, **suspects}, *named)
+    assert found["data"]["omit"] == ["after", "outcome", "copy"]
+    assert not {*found["features"]} & {*suspects}
+    assert "# copy is omitted: data.omit" in text
+    everything, _ = config(tmp_path, {**log, **suspects}, *named, "--all")
+    assert everything["features"] == found["features"]
+    assert "training" in everything
+
+
 @pytest.mark.parametrize(
     ("changed", "options"),
     [
@@ -100,7 +128,8 @@ def test_few_queries_and_columns_that_differ_once_are_of_items(log, tmp_path):
 def test_no_correction_is_proposed_where_there_is_none(log, tmp_path, changed, options):
     table = {name: x for name, x in {**log, **changed}.items() if x is not None}
     found, _ = config(tmp_path, table, "--query", "session", *options)
-    assert (found["data"]["query"], "position" in found["clicks"]) == ("session", False)
+    assert found["data"]["query"] == "session"
+    assert "clicks" not in found
 
 
 @pytest.mark.parametrize(

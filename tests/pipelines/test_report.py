@@ -2,6 +2,7 @@ import dataclasses
 import html
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from types import SimpleNamespace
@@ -17,9 +18,9 @@ from tfrank_sel import data
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
-from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration import Configuration, Override, load
+from tfrank_sel.pipelines.configuration.files import with_overrides
 from tfrank_sel.pipelines.configuration.sections import Rules
-from tfrank_sel.pipelines.configuration.training import ModelSection
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, MetricComparison
 from tfrank_sel.pipelines.ingestion.inputs import Job
@@ -142,9 +143,11 @@ def test_the_page_begins_with_the_refusal_and_what_to_do_without_the_value_of_a_
     assert headline.startswith("Not published: after orders the labels: 1.000 by ")
     assert "compared with the baseline" not in rest.partition("</header>")[0]
     steps = re.findall(r'<p class="next">next: (.*?)</p>', rest)
+    command = f"tfrank-sel-pipelines run --output {page.parent}"
     assert steps == [
-        "delete after from [features], or, if known before: --allow-leaks after",
-        "delete position from [features]",
+        f"leave after out: {command} --omit after",
+        f"or, if after is known before: {command} --allow-leaks after",
+        f"leave position out: {command} --omit position",
     ]
 
 
@@ -162,58 +165,103 @@ def test_a_headline_is_of_clicks_and_slices_that_lose_are_named():
     assert verdict.headline(found, "NDCG@10") == (
         "+20 % NDCG@10, compared with the baseline (+16 to +24)"
     )
-    assert verdict.losses(found, 30) == (
+    assert verdict.losses(found, Rules()) == (
         "Worse on 1 of 2 values of slices: "
         "device phone: -10 % NDCG@10, compared with the baseline (-14 to -6)"
     )
-    assert verdict.losses(found, 99) == ""
+    assert verdict.losses(found, Rules(min_slice_queries=99)) == ""
     logged = {"clicks per session": MetricComparison(0.93, 1.116, 0.16, 0.22, 75)}
     assert verdict.headline(dataclasses.replace(found, clicks=logged), "NDCG@10") == (
         "+20 % clicks per session, compared with the logged order (+17 to +24)"
     )
     slices["all"]["NDCG@10"] = compared(0.48, -0.03, -0.01, queries=99)
-    assert verdict.losses(dataclasses.replace(found, clicks=logged), 60) == (
+    rules = Rules(min_slice_queries=60)
+    assert verdict.losses(dataclasses.replace(found, clicks=logged), rules) == (
+        "NDCG@10 0.480, baseline 0.500: significant loss (-0.030 to -0.010, allowed -0.02). "
         "Worse on 1 of 1 values of slices: "
         "all: -4.0 % NDCG@10, compared with the baseline (-6.0 to -2.0)"
     )
 
 
-def test_a_model_that_a_simple_ranking_beats_is_told_so_first(made):
+def test_a_model_that_another_ranking_beats_is_told_so(made):
     def compared(baseline, high):
         return {"NDCG@10": MetricComparison(baseline, 0.5, -0.08, high, 50)}
 
     simple = {"price alone": compared(0.53, -0.01), "popularity": compared(0.54, -0.01)}
     simple["odd"] = compared(0.55, 0.01)
     found = Evaluation({"all": compared(0.52, 0.02)}, {}, simple=simple)
+    fits = [SimpleNamespace(loss=x) for x in ("rg", "mean_squared_trees", "rg_trees")]
     run = SimpleNamespace(
         configuration=Configuration(),
         evaluation=found,
         output=made,
         records=Records("", Schema({}, {})),
-        job=SimpleNamespace(inputs=None),
+        job=SimpleNamespace(inputs=None, output="my run"),
         splits={"train": SimpleNamespace(statistics=SimpleNamespace(labels=()))},
+        trained_models={"ours": SimpleNamespace(better=(), fits=fits)},
         push_outcome=None,
     )
-    [first, *_] = verdict.Verdict.of(run).next
-    assert first == (
-        "add features that matter before you serve the model: NDCG@10 0.500, popularity 0.540: "
-        "significant loss (-0.080 to -0.010)"
+    told = verdict.Verdict.of(run).losses
+    assert told == ". ".join(
+        f"NDCG@10 0.500, {name}: significant loss (-0.080 to -0.010)"
+        for name in ("price alone 0.530", "popularity 0.540")
     )
-    own = {"all": compared(0.56, -0.02)}
-    run.evaluation = dataclasses.replace(found, slices=own, against="baseline")
-    for trees, way in (("auto", "networks alone, by --no-ensemble,"), (False, "with the loss of")):
-        run.configuration = Configuration(model=ModelSection(trees=trees))
-        [first, *_] = verdict.Verdict.of(run).next
-        assert first.startswith(f"train {way}"), first
-    run.evaluation = dataclasses.replace(found, simple={"odd": simple["odd"]})
-    assert "before you serve" not in str(verdict.Verdict.of(run).next)
-    value = verdict.Verdict.of(run).headline
     run.push_outcome = SimpleNamespace(reasons=["50 queries, at least 99 required"])
     refused = verdict.Verdict.of(run)
     assert refused.headline == "Not published: 50 queries, at least 99 required"
-    assert refused.difference == ""  # a feature leaks the label
+    assert refused.difference == refused.losses == ""  # a feature leaks the label
     run.configuration = Configuration(blessing=Rules(allow_leaks=["after"]))
-    assert verdict.Verdict.of(run).difference == value
+    refused = verdict.Verdict.of(run)
+    assert refused.difference == verdict.headline(found, "NDCG@10")
+    assert refused.losses == told
+
+
+LOSSES = [{"class": "SoftmaxLoss"}, {"class": "ListMLELoss"}]
+FOREST = {"num_leaves": 3, "loss": [{"class": "RGCrossLoss"}, {"class": "lambdarank"}]}
+
+
+@pytest.mark.parametrize(
+    ("losses", "trees", "better", "is_beaten", "options"),
+    [
+        (None, "auto", [0], False, ["--no-ensemble"]),
+        (None, "auto", [0, 2], False, ["model.trees.loss=[{class='RGCrossLoss'}]"]),
+        (None, "auto", (), True, ["--no-ensemble"]),
+        (None, False, (), True, []),
+        (None, "auto", (), False, []),
+        (LOSSES, FOREST, [1, 3], False, ["model.trees", "training.loss=[{class='ListMLELoss'}]"]),
+        (LOSSES, "auto", [0], False, ["--no-ensemble", "training.loss=[{class='SoftmaxLoss'}]"]),
+        (LOSSES, False, (), True, ["training.loss=[{class='RGCrossLoss'}]"]),
+    ],
+)
+def test_a_better_part_of_an_ensemble_is_named_with_its_options(
+    losses, trees, better, is_beaten, options
+):
+    sections = {"model": {"trees": trees}, "training": {"loss": losses} if losses else {}}
+    configuration = Configuration.model_validate(sections)
+    forest = 0 if trees is False else 2
+    fits = [SimpleNamespace(loss=f"member {i}") for i in range(len(losses or "1") + forest)]
+    high = -0.01 if is_beaten else 0.01
+    run = SimpleNamespace(
+        configuration=configuration,
+        evaluation=Evaluation({"all": {"NDCG@10": MetricComparison(0.5, 0.5, -0.1, high, 9)}}, {}),
+        job=SimpleNamespace(output="out"),
+        trained_models={"ours": SimpleNamespace(better=better, fits=fits)},
+    )
+    lines = [*verdict._steps_of_members(run)]
+    assert len(lines) == bool(options)
+    if options:
+        _, _, command = lines[0].partition(": tfrank-sel-pipelines run --output out ")
+        words = shlex.split(command)
+        expected = load(None, [Override.parse(x.replace("'", '"')) for x in options if "=" in x])
+        overrides = [Override.parse(x) for x in words if "=" in x]
+        made = with_overrides(configuration, overrides)
+        assert ("--no-ensemble" in words) == ("--no-ensemble" in options)
+        kept = LOSSES[1:] if better == [1, 3] else expected.training.loss
+        assert made.training.loss == kept
+        if better == [1, 3]:
+            assert made.model.trees == {**FOREST, "loss": [{"class": "lambdarank"}]}
+        elif better == [0, 2]:
+            assert made.model.trees == expected.model.trees
 
 
 def test_the_page_judges_in_sentences(page):

@@ -1,6 +1,7 @@
 """Rewriting of code that uses tensorflow-ranking or TensorFlow Recommenders, also in notebooks."""
 
 import ast
+import collections
 import io
 import itertools
 import json
@@ -14,9 +15,13 @@ from libcst import matchers
 from libcst.metadata import (
     ExpressionContext,
     ExpressionContextProvider,
+    GlobalScope,
+    ImportAssignment,
     MetadataWrapper,
     ParentNodeProvider,
     QualifiedNameProvider,
+    Scope,
+    ScopeProvider,
 )
 
 from tfrank_sel.migration import names
@@ -37,8 +42,8 @@ def rewrite(code: str) -> str:
     Losses and metrics become those of `presets.tfr`, and names of TensorFlow Recommenders those of
     `presets.tfrs`, which have the same numbers. A name that the tables in `names` do not cover
     stays as it is, and so does a class of tensorflow-ranking that is not called where it is named;
-    a comment above it says what to do. A module that imports one of them elsewhere than at its top
-    stays as it is but for such comments.
+    a comment above it says what to do. A module that imports one of them elsewhere than among the
+    statements of the module, or of a function, stays as it is but for such comments.
 
     Args:
         code: The text of a module.
@@ -53,7 +58,7 @@ def rewrite(code: str) -> str:
     taken = {*_names_of(ast.parse(code))}
     aliases = {x: f"tfrank_sel_{x}" if x in taken else x for x in HOMES}
     wrapper = MetadataWrapper(cst.parse_module(code))
-    rewriter = _Rewriter(aliases, {*_imports_at_top(wrapper.module)})
+    rewriter = _Rewriter(aliases, {*_replaceable(wrapper.module)})
     rewritten = wrapper.visit(rewriter)
     return rewritten.code if rewriter.found else code
 
@@ -80,19 +85,25 @@ class _Rewriter(cst.CSTTransformer):
 
     Args:
         aliases: The names under which the new modules are imported.
-        at_top: The imports that can be replaced.
+        replaceable: The imports that can be replaced.
     """
 
-    METADATA_DEPENDENCIES = (QualifiedNameProvider, ExpressionContextProvider, ParentNodeProvider)
+    METADATA_DEPENDENCIES = (
+        QualifiedNameProvider,
+        ExpressionContextProvider,
+        ParentNodeProvider,
+        ScopeProvider,
+    )
 
-    def __init__(self, aliases: dict[str, str], at_top: set[cst.CSTNode]) -> None:
+    def __init__(self, aliases: dict[str, str], replaceable: set[cst.CSTNode]) -> None:
         super().__init__()
         self.found = False  # whether the module uses a package that is replaced
         self._aliases = aliases
-        self._at_top = at_top
+        self._replaceable = replaceable
         self._is_left = False  # whether only comments are added
         self._quotes: list[str] = []  # of the formatted strings around a node
-        self._used: set[str] = set()
+        # the new modules that the imports of a scope provide
+        self._used: dict[Scope | None, set[str]] = collections.defaultdict(set)
         self._notes: list[list[str]] = [[]]
 
     def on_visit(self, node: cst.CSTNode) -> bool:
@@ -114,7 +125,7 @@ class _Rewriter(cst.CSTTransformer):
 
     def visit_Module(self, node: cst.Module) -> None:
         imports = matchers.findall(node, matchers.Import() | matchers.ImportFrom())
-        self._is_left = any(_is_ours(x) and x not in self._at_top for x in imports)
+        self._is_left = any(_is_ours(x) and x not in self._replaceable for x in imports)
 
     def visit_Import(self, node: cst.Import) -> bool:
         self._meets(node)
@@ -171,13 +182,34 @@ class _Rewriter(cst.CSTTransformer):
             self._note(f"`{own}`", "Its arguments have other names: see docs/migrate.md.")
         return updated_node.with_changes(args=self._arguments(own, updated_node.args))
 
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef:
+        block = updated_node.body
+        if self._is_left or not isinstance(block, cst.IndentedBlock):
+            return updated_node
+        scope = self.get_metadata(ScopeProvider, original_node.body)
+        body, carried = self._with_new_imports(block.body, self._used[scope])
+        footer = (*carried, *block.footer)
+        kept = body or [cst.parse_statement("pass")]
+        return updated_node.with_changes(body=block.with_changes(body=kept, footer=footer))
+
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
         if self._is_left:
             return updated_node
+        body, carried = self._with_new_imports(updated_node.body, self._used[None])
+        return updated_node.with_changes(body=body, footer=(*carried, *updated_node.footer))
+
+    def _with_new_imports(
+        self, statements: Sequence[cst.BaseStatement], used: set[str]
+    ) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
+        """Replaces the imports among statements; also returns the comments that stood above them,
+        if no statement follows.
+        """
         body: list[cst.BaseStatement] = []
         carried: list[cst.EmptyLine] = []  # comments above imports that are removed
-        new = [f"from {HOMES[x]} import {_as(x, self._aliases[x])}" for x in sorted(self._used)]
-        for statement in cast(Sequence[cst.BaseStatement], updated_node.body):
+        new = [f"from {HOMES[x]} import {_as(x, self._aliases[x])}" for x in sorted(used)]
+        for statement in statements:
             kept = _without_imports(statement)
             if kept is not statement:
                 lines = [
@@ -192,7 +224,7 @@ class _Rewriter(cst.CSTTransformer):
                     leading = (*carried, *getattr(kept, "leading_lines", ()))
                     kept, carried = kept.with_changes(leading_lines=leading), []
                 body.append(kept)
-        return updated_node.with_changes(body=body, footer=(*carried, *updated_node.footer))
+        return body, carried
 
     def _meets(self, node: cst.Import | cst.ImportFrom) -> None:
         if not _is_ours(node):
@@ -200,9 +232,10 @@ class _Rewriter(cst.CSTTransformer):
         self.found = True
         if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
             self._note(f"`{_package(node)}`", "Import the names that you use, then rewrite again.")
-        elif node not in self._at_top:
+        elif node not in self._replaceable:
             self._note(
-                f"`{_package(node)}`", "Import it at the top of the module, then rewrite again."
+                f"`{_package(node)}`",
+                "Import it at the top of the module or of a function, then rewrite again.",
             )
 
     def _note(self, about: str, text: str) -> None:
@@ -255,8 +288,17 @@ class _Rewriter(cst.CSTTransformer):
         if not (is_read and (is_called or is_class or last_name in names.FUNCTIONS)):
             self._note(f"`{name}`", names.NOT_CALLED)
             return updated
-        self._used.add(replacement[0])
+        for scope in self._scopes_of_import(node):
+            self._used[scope].add(replacement[0])
         return cst.parse_expression(f"{self._aliases[replacement[0]]}.{replacement[1]}")
+
+    def _scopes_of_import(self, node: cst.BaseExpression) -> set[Scope | None]:
+        """The scopes of the imports that a dotted name may be of; None is the module."""
+        while isinstance(node, cst.Attribute):
+            node = node.value
+        scope = self.get_metadata(ScopeProvider, node)
+        imports = (x for x in scope[_code(node)] if isinstance(x, ImportAssignment))
+        return {None if isinstance(x.scope, GlobalScope) else x.scope for x in imports}
 
     def _string(
         self, value: str, node: cst.CSTNode, updated: cst.BaseExpression
@@ -356,9 +398,14 @@ def _as(name: str, alias: str) -> str:
     return name if name == alias else f"{name} as {alias}"
 
 
-def _imports_at_top(module: cst.Module) -> Iterator[cst.CSTNode]:
-    """Yields the imports of names among the statements of a module."""
-    for statement in module.body:
+def _replaceable(module: cst.Module) -> Iterator[cst.CSTNode]:
+    """Yields the imports of names among the statements of a module, and of its functions."""
+    bodies = [module.body]
+    for function in matchers.findall(module, matchers.FunctionDef(body=matchers.IndentedBlock())):
+        # the names that a function gives the module are those that it declares
+        if not matchers.findall(function, matchers.Global() | matchers.Nonlocal()):
+            bodies.append(cst.ensure_type(function, cst.FunctionDef).body.body)
+    for statement in itertools.chain(*bodies):
         if isinstance(statement, cst.SimpleStatementLine):
             for small in statement.body:
                 is_star = isinstance(getattr(small, "names", None), cst.ImportStar)
@@ -412,16 +459,18 @@ def _without_imports(statement: cst.BaseStatement) -> cst.BaseStatement | None:
 
 _BORDER = "# tfrank-sel-migrate: cell border"
 _MAGIC = re.compile(
-    r"^([ \t]*)([%!?].*|[^#'\"\n]*=[ \t]*[%!].*|[\w.]+\?{1,2}[ \t]*)$", re.MULTILINE
+    r"^([ \t]*)((?:[%!?]|[^#'\"\n]*=[ \t]*[%!])(?:.*\\\n)*.*|[\w.]+\?{1,2}[ \t]*)$", re.MULTILINE
 )
 _HIDDEN = "tfrank_sel_migrate_magic_"
+_WRITES = re.compile(r"\s*%%(?:write)?file\b.*\n")  # a magic, of a cell that is a file
+_OF_HTML = str.maketrans({x: f"\\u{ord(x):04x}" for x in "<>"})
 
 
 def rewrite_file(name: str, content: bytes) -> bytes:
     """Rewrites a file that uses tensorflow-ranking or TensorFlow Recommenders.
 
     Encoding, byte order mark and ends of lines stay as they are, and so does all of a notebook but
-    its cells of Python code.
+    its cells of Python code, and those that write a module.
 
     Args:
         name: Its name; a notebook ends with `.ipynb`.
@@ -443,9 +492,13 @@ def _notebook(content: bytes) -> bytes:
     if not isinstance(book, dict) or not isinstance(book.get("cells"), list):
         raise ValueError("a notebook must have a list of `cells`. Received: none")
     written = _as_written(book, text)
-    cells = [x for x in book["cells"] if x.get("cell_type") == "code" and not _is_foreign(x)]
+    cells = [x for x in book["cells"] if x.get("cell_type") == "code"]
     sources = ["".join(cell["source"]) for cell in cells]
-    changed = _in_cells(sources)
+    of_module = [i for i, source in enumerate(sources) if not source.lstrip().startswith("%%")]
+    changed = [*map(_in_file, sources)]
+    rewritten = _in_cells([sources[i] for i in of_module])
+    for i, source in zip(of_module, rewritten, strict=True):
+        changed[i] = source
     if changed == sources:
         return content
     for cell, source in zip(cells, changed, strict=True):
@@ -455,9 +508,11 @@ def _notebook(content: bytes) -> bytes:
     return mark + written(book).encode()
 
 
-def _is_foreign(cell: dict[str, Any]) -> bool:
-    """Returns whether a cell is in another language, or of a magic of the whole cell."""
-    return "".join(cell["source"]).lstrip().startswith("%%")
+def _in_file(source: str) -> str:
+    """Rewrites a cell that writes a module; any other stays as it is."""
+    head = _WRITES.match(source)
+    code = source[head.end() :] if head else ""
+    return head[0] + rewrite(code) if head and _is_python(code) else source
 
 
 def _in_cells(sources: list[str]) -> list[str]:
@@ -499,10 +554,17 @@ def _as_written(book: Any, text: str) -> Callable[[Any], str]:
 def _writers(text: str) -> Iterator[Callable[[Any], str]]:
     end = text[len(text.rstrip()) :]
     is_windows = "\r\n" in text
-    for indent, is_ascii in itertools.product((1, 2, 4, None), (False, True)):
+    for indent, is_ascii, table in itertools.product(
+        (1, 2, 4, None), (False, True), ({}, _OF_HTML)
+    ):
 
-        def write(book: Any, indent: int | None = indent, is_ascii: bool = is_ascii) -> str:
-            lines = json.dumps(book, indent=indent, ensure_ascii=is_ascii)
+        def write(
+            book: Any,
+            indent: int | None = indent,
+            is_ascii: bool = is_ascii,
+            table: dict[int, str] = table,
+        ) -> str:
+            lines = json.dumps(book, indent=indent, ensure_ascii=is_ascii).translate(table)
             return (lines.replace("\n", "\r\n") if is_windows else lines) + end
 
         yield write

@@ -18,10 +18,9 @@ from tfrank_sel import models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import MeanLogs
 from tfrank_sel.errors import received
-from tfrank_sel.listwise import as_lists
-from tfrank_sel.models.preparation import inputs_of, standardise
+from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
-from tfrank_sel.training import networks, trees
+from tfrank_sel.training import ensembles, networks, trees
 from tfrank_sel.training.callbacks import Epoch, Hooks, Resumption, Stopwatch, variables_of
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.lists import PreparedLists, parts_of
@@ -81,12 +80,15 @@ class Trained:
         model: The model, with the weights of its best epochs.
         members: Its member models, one per loss, and the boosted trees of each.
         fits: Training results of each member.
+        better: Indices of the members of the smaller ensemble, or of the single one, with the best
+            validation NDCG@10, if it is significantly better than that of the model; or else none.
     """
 
     candidate: Candidate
     model: keras.Model
     members: Sequence[keras.Model]
     fits: Sequence[MemberFit]
+    better: Sequence[int] = ()
 
     @property
     def scores(self) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
@@ -95,7 +97,8 @@ class Trained:
 
     def figures(self) -> dict[str, Any]:
         """Returns the name of the model and all figures."""
-        return {"model": self.model.name, "fits": [dataclasses.asdict(fit) for fit in self.fits]}
+        fits = [dataclasses.asdict(fit) for fit in self.fits]
+        return {"model": self.model.name, "fits": fits, "better": list(self.better)}
 
 
 def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, MemberFit]]:
@@ -165,47 +168,15 @@ def train(
         members.append(forest)
         fits.append(fit)
         hooks.on_model(fit)
-    forests = len(members) - count
-    # Half of the weight is that of networks, and half that of trees, if there are both.
-    shares = [float(forests or 1)] * count + [float(count or 1)] * forests
-    model = members[0] if len(members) == 1 else _join_models(members, shares)
+    shares = ensembles.shares(range(len(members)), count)
+    model = members[0] if len(members) == 1 else _join_models(members, list(shares.values()))
     if not model.built:
         model.build(lists.shapes)
+    better: Sequence[int] = ()
     if lists.workers.is_chief and len(members) > 1:
-        added = _contributions(members, shares, lists)
-        fits = [dataclasses.replace(fit, adds=x) for fit, x in zip(fits, added, strict=True)]
-    return Trained(candidate, model, members, fits)
-
-
-def _contributions(
-    members: Sequence[keras.Model],
-    shares: Sequence[float],
-    lists: PreparedLists,
-) -> Sequence[float | None]:
-    """What each of several members adds to the validation NDCG@10 of their ensemble."""
-    parts, settings = [parts_of(member)[1] for member in members], lists.settings
-    measured = [
-        networks.batches(part, *lists.of(member), settings.batch_size, settings.seed)[1]
-        for member, part in zip(members, parts, strict=True)
-    ]
-    if measured[0] is None:
-        return [None] * len(members)
-    evaluate, sums = networks.evaluator(settings.gain), np.zeros([1 + len(members), 2])
-    for batches in zip(*(x[1] for x in measured if x is not None), strict=True):
-        _, labels, *weights = batches[0]
-        pairs = zip(parts, batches, strict=True)
-        scores = (as_lists(part(inputs, training=False)) for part, (inputs, *_) in pairs)
-        weighted_scores = [
-            share * standardise(x, labels == labels)
-            for share, x in zip(shares, scores, strict=True)
-        ]
-        whole = tf.add_n(weighted_scores)
-        for index, total in enumerate([whole, *(whole - x for x in weighted_scores)]):
-            # what differs by rounding is a tie
-            ndcg = evaluate(labels, tf.cast(tf.round(1e5 * total), tf.float32), *weights)["ndcg"]
-            sums[index] += tf.reduce_sum([ndcg.values * ndcg.weights, ndcg.weights], 1).numpy()
-    means = sums[:, 0] / np.where(sums[:, 1] > 0.0, sums[:, 1], 1.0)
-    return [float(means[0] - without) for without in means[1:]]
+        adds, better = ensembles.contributions(members, count, lists)
+        fits = [dataclasses.replace(fit, adds=x) for fit, x in zip(fits, adds, strict=True)]
+    return Trained(candidate, model, members, fits, better)
 
 
 @contextlib.contextmanager

@@ -71,28 +71,6 @@ def mlp_step(*arguments: Array) -> tuple[Array, ...]:
     return value, *(w - RATE * g for w, g in zip(weights, slopes, strict=True))
 
 
-def normal_equations(
-    indices: Array,
-    gains: Array,
-    weights: Array,
-    column_weights: Array,
-    scales: Array,
-    ridges: Array,
-    factors: Array,
-    eigenvalues: Array,
-    pull: Array,
-) -> Array:
-    """The systems of rows of one length, gathered, and solved by Cholesky."""
-    columns = indices.reshape(len(weights), -1)
-    x, w = factors[columns], weights[:, None] * column_weights[columns]
-    matrix = jnp.einsum("rp,rpi,rpj->rij", 0.1 * w, x, x)
-    diagonal = scales[:, None] * eigenvalues + ridges[:, None]
-    matrix += diagonal[:, :, None] * jnp.eye(len(pull), dtype=x.dtype)
-    rhs = jnp.einsum("rp,rpi->ri", w, x) - scales[:, None] * pull
-    factor = jax.scipy.linalg.cho_factor(matrix, lower=True)
-    return jax.scipy.linalg.cho_solve(factor, rhs[:, :, None])[:, :, 0]
-
-
 PEERS: dict[str, Callable[..., Any]] = {
     "cross-entropy": jax.value_and_grad(cross_entropy),
     "cross-entropy of classes": jax.value_and_grad(class_cross_entropy),
@@ -100,7 +78,6 @@ PEERS: dict[str, Callable[..., Any]] = {
     "pairwise logistic": jax.value_and_grad(pairwise_logistic),
     "top-k recurrence": jax.value_and_grad(top_k_recurrence),
     "MLP step": mlp_step,
-    "normal equations": normal_equations,
 }
 
 

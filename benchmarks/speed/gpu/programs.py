@@ -1,11 +1,9 @@
-"""Losses, a training step and ALS as pure functions, and as HLO for a GPU that need not be here."""
+"""Losses and a training step as pure functions, and as HLO for a GPU that need not be here."""
 
-import contextlib
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from benchmarks.speed.gpu import cases
@@ -13,8 +11,6 @@ from benchmarks.speed.gpu.cases import RATE, TOP_K, Case, Input
 from benchmarks.speed.topk_competitors import with_gradient
 from tfrank_sel import links, losses, models
 from tfrank_sel.losses.topk import Selection, SoftSelection
-from tfrank_sel.models.als import batched
-from tfrank_sel.models.als.rows import GainRows, Shared
 from tfrank_sel.ops import layout
 
 # with its peer
@@ -31,11 +27,10 @@ LOSSES = {
 
 
 class Program(NamedTuple):
-    """A case, the `tf.function` that computes it, and whether its products may be in TF32."""
+    """A case, and the `tf.function` that computes it."""
 
     case: Case
     function: Any
-    tf32: bool = True
 
 
 def programs() -> Iterator[Program]:
@@ -45,7 +40,6 @@ def programs() -> Iterator[Program]:
         yield of_top_k(*shape)
     yield of_top_k(128, 100_000)
     yield of_training(128, 100, 136)
-    yield of_factorisation(4096, 32, 64)
 
 
 def of_losses(lists: int, items: int) -> Iterator[Program]:
@@ -95,40 +89,12 @@ def of_training(lists: int, items: int, features: int) -> Program:
     return Program(Case(name, lists * items, inputs, ["MLP step"]), step)
 
 
-def of_factorisation(rows: int, positives: int, width: int) -> Program:
-    """A batch of rows of an ALS half-sweep, as `models.als` solves it on a GPU.
-
-    XLA decomposes matrices in a loop over columns. TensorFlow, which `models.als` runs without XLA,
-    gives the batch to cuSOLVER.
-    """
-    columns = 4 * rows
-    indptr, batch = np.arange(rows + 1) * positives, np.arange(rows)
-
-    @tf.function(jit_compile=True, autograph=False)
-    def solve(*arguments: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        # constants, since XLA must know how long the longest row is
-        of_rows = GainRows(tf.constant(indptr), *arguments[:6])
-        shared = Shared(*arguments[6:], curvature=(0.1, 0.0), slope=(1.0, 0.0))
-        return batched._solve.python_function(of_rows, shared, tf.constant(batch))
-
-    inputs = [
-        Input([rows * positives], "int32", 0, columns),  # the columns of the positives
-        *(_positive(n) for n in (rows * positives, rows, columns, rows, rows)),
-        _scores(columns, width),
-        _positive(width),
-        _scores(width),
-    ]
-    name = f"ALS, {rows:,} rows of {positives} positives, {width} factors"
-    return Program(Case(name, rows, inputs, ["normal equations"]), solve, tf32=False)
-
-
 def lower(folder: pathlib.Path, made: Sequence[Program]) -> None:
     """Writes each program as a serialized `HloModuleProto`, and the manifest of all."""
     folder.mkdir(parents=True, exist_ok=True)
-    for case, function, tf32 in made:
+    for case, function in made:
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in case.inputs]
-        products = contextlib.nullcontext() if tf32 else batched.without_tf32()
-        with layout.traced_for("GPU"), products:
+        with layout.traced_for("GPU"):
             ir = function.experimental_get_compiler_ir(*specs)
             hlo = ir(stage="hlo_serialized", platform_name="GPU")
         (folder / case.file).write_bytes(hlo)
@@ -138,7 +104,3 @@ def lower(folder: pathlib.Path, made: Sequence[Program]) -> None:
 
 def _scores(*shape: int) -> Input:
     return Input(list(shape), "float32", -2.0, 2.0)
-
-
-def _positive(size: int) -> Input:
-    return Input([size], "float32", 0.5, 1.5)

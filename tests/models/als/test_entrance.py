@@ -110,6 +110,25 @@ def test_numbers_that_are_no_indices_are_refused(column, wrong):
         RGFactorizer().fit(rows)
 
 
+def test_columns_of_users_and_items_may_be_named():
+    plain = {"user": ["a", "a", "b", "c"], "item": [7, 8, 8, 9], "gain": [1.0, 2.0, 1.0, 3.0]}
+    names = {"user": "userId", "item": "item id"}
+    named = {names.get(x, x): y for x, y in plain.items()} | {"user": [1, 2, 3, 4]}
+    one, other = (RGFactorizer(num_factors=2, sweeps=2, regularization=0.1) for _ in range(2))
+    one.fit(plain, plain).partial_fit({"user": ["d"], "item": [7]})
+    with pytest.warns(UserWarning, match=r"columns \['user'\], which are left out"):
+        other.fit(named, named, **names)
+    other.partial_fit({"userId": ["d"], "item id": [7]}, **names)
+    np.testing.assert_array_equal(one.recommend("d", k=3)[0], other.recommend("d", k=3)[0])
+    np.testing.assert_array_equal(one.user_factors_, other.user_factors_)
+    assert other.history_[0]["ndcg@10"] == one.history_[0]["ndcg@10"]
+    for given, columns in ((plain, names), (named, {"user": "userId", "item": "userId"})):
+        with pytest.raises(ValueError, match=r"must have columns `userId`, .* by `user=`"):
+            other.fit(given, **columns)
+    with pytest.raises(ValueError, match=r"name columns: .* Received: tuple"):
+        other.fit((np.arange(3), np.arange(3)), **names)
+
+
 @pytest.mark.parametrize("name", ["rating", "count", "timestamp"])
 def test_numbers_that_have_no_role_are_warned_of(name):
     columns = [0, 0, 1], [0, 1, 1], [5.0, 1.0, 3.0]
@@ -124,7 +143,9 @@ def test_numbers_that_have_no_role_are_warned_of(name):
 
 
 @pytest.mark.parametrize(
-    "times", [8.8e8 + USERS, 20240110 + USERS, np.datetime64("2024-01-10") + USERS], ids=str
+    "times",
+    [8.8e8 + USERS, 20240110 + USERS, 19752 + USERS, np.datetime64("2024-01-10") + USERS],
+    ids=str,
 )
 def test_times_are_no_gains_unless_they_are_named_so(times):
     frame = pytest.importorskip("pandas").DataFrame({"u": USERS, "i": ITEMS, "rated": times})

@@ -316,11 +316,10 @@ def test_progress_goes_to_the_screen_and_to_tensorboard(tmp_path, capsys):
     assert logged == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("device", [None, "CPU:0"])
-def test_progress_has_each_row_of_a_sweep(monkeypatch, device):
+def test_progress_has_each_row_of_a_sweep(monkeypatch):
     reported = []
     monkeypatch.setattr(progress.Reporter, "advance", lambda self, rows: reported.append(rows))
-    model = factorizer(sweeps=2, device=device).fit(TRIPLES)
+    model = factorizer(sweeps=2).fit(TRIPLES)
     assert sum(reported) == 2 * (len(model.user_factors_) + len(model.item_factors_))
 
 
@@ -358,7 +357,6 @@ def test_factors_are_started_saved_and_loaded_without_a_second_copy(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"cg_steps": 1, "device": "CPU:0"},
         {"num_factors": 0},
         {"cg_steps": -1},
         {"regularization": -1.0},

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.models.als import problems
 from tests.models.als.problems import Problem
-from tfrank_sel.models.als import RG2, RGCross, WeightedSquare, batched
+from tfrank_sel.models.als import RG2, RGCross, WeightedSquare
 
 OBJECTIVES = [
     RG2(alpha=0.0),
@@ -90,49 +89,6 @@ def test_rows_of_any_length_are_solved_at_many_factors():
         np.testing.assert_allclose(users[u], np.linalg.solve(matrix, rhs), rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.long
-@every_objective
-def test_batches_of_tensorflow_find_the_same_factors(objective, monkeypatch):
-    monkeypatch.setattr(batched, "_BATCH_VALUES", 5000)  # so that there are several
-    for dtype, within, width in (
-        ("float64", 1e-10, 20),
-        ("float64", 1e-10, 9),
-        ("float32", 1e-5, 20),
-    ):
-        of = problems.problem(num_users=150, num_items=50, num_factors=width, density=0.4)
-        loops, batches = (
-            swept(of, objective, sweeps=2, dtype=dtype, device=d) for d in (None, "CPU:0")
-        )
-        for a, b in zip(loops, batches, strict=True):
-            np.testing.assert_allclose(b, a, atol=within * np.abs(a).max())
-
-
-def as_gpus_multiply(product):
-    """Returns the product with factors rounded to TF32, while TensorFlow lets GPUs round them."""
-
-    def rounded(x):
-        return tf.bitcast((tf.bitcast(x, tf.int32) + 0x1000) & ~0x1FFF, tf.float32)
-
-    def multiplied(a, b, **options):
-        if tf.config.experimental.tensor_float_32_execution_enabled():
-            a, b = rounded(a), rounded(b)
-        return product(a, b, **options)
-
-    return multiplied
-
-
-def test_no_product_of_a_batch_is_in_tf32(monkeypatch):
-    traced = tf.function(batched._solve.python_function, autograph=False)
-    monkeypatch.setattr(batched, "_solve", traced)
-    monkeypatch.setattr(tf, "matmul", as_gpus_multiply(tf.matmul))
-    monkeypatch.setattr(tf.linalg, "matvec", as_gpus_multiply(tf.linalg.matvec))
-    of = problems.problem(num_users=150, num_items=100, num_factors=64, density=0.4)
-    exact = swept(of, RG2(), sweeps=2)
-    for a, b in zip(exact, swept(of, RG2(), 2, dtype="float32", device="CPU:0"), strict=True):
-        np.testing.assert_allclose(b, a, atol=1e-5 * np.abs(a).max())
-    assert tf.config.experimental.tensor_float_32_execution_enabled()  # again
-
-
 @every_objective
 def test_threads_change_nothing(objective):
     of = problems.problem(num_users=200, num_items=150)
@@ -216,13 +172,12 @@ def test_extreme_interactions_are_finite(objective, gains):
         assert np.all(np.isfinite(factors))
 
 
-@pytest.mark.parametrize("device", [None, "CPU:0"])
-def test_a_singular_system_is_an_error(device):
+def test_a_singular_system_is_an_error():
     of = problems.problem(num_users=9, num_items=8, num_factors=20)
     of = of._replace(user_ridges=np.zeros(9), item_ridges=np.zeros(8))
     for objective in (RG2(), RG2(alpha=0.0)):
         with pytest.raises(ValueError, match="raise `regularization`"):
-            swept(of, objective, device=device)
+            swept(of, objective)
 
 
 @pytest.mark.parametrize("make", [RG2, RGCross, WeightedSquare])

@@ -95,8 +95,6 @@ class RGFactorizer(Configurable):
         num_threads: Number of threads; the number of processors if `None`.
         dtype: The dtype of the factors, float32 or float64.
         seed: Seed of the initial factors; at least 0.
-        device: Device on which TensorFlow solves the rows exactly, such as "GPU:0"; if `None`,
-            compiled loops solve them, which are faster on a CPU.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -145,15 +143,9 @@ class RGFactorizer(Configurable):
         num_threads: Cutoff = None,
         dtype: str = "float32",
         seed: Natural = 0,
-        device: str | None = None,
     ) -> None:
         if dtype not in ("float32", "float64"):
             raise refusal("`dtype` must be float32 or float64", f"dtype={dtype}")
-        if device is not None and cg_steps:
-            raise refusal(
-                "`cg_steps` must be None or 0 on a `device`, whose solutions are exact",
-                f"cg_steps={cg_steps}, device={device}",
-            )
         self.objective = objective
         self.num_factors = num_factors
         self.regularization = regularization
@@ -168,13 +160,14 @@ class RGFactorizer(Configurable):
         self.num_threads = num_threads
         self.dtype = dtype
         self.seed = seed
-        self.device = device
 
     def fit(
         self,
         interactions: Any,
         validation: Any = None,
         *,
+        user: str = "user",
+        item: str = "item",
         list_weights: ArrayLike | None = None,
         factors: tuple[ArrayLike, ArrayLike] | None = None,
         verbose: bool = False,
@@ -191,6 +184,8 @@ class RGFactorizer(Configurable):
                 columns `user`, `item` and maybe `gain` and `time`; or indices, as in `as_matrix`.
             validation: Held-out positives of the same users and items, of the same kind; those of
                 others are left out with a warning.
+            user: Name of the column of users, in a frame.
+            item: Name of the column of items.
             list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
                 `None`.
             factors: The users' and the items' factors to start from; random ones if `None`.
@@ -206,7 +201,8 @@ class RGFactorizer(Configurable):
                 more than half of the validation is of other users or items.
         """
         # of the regularization that is searched alone, the latest are held out
-        taken = read(interactions, timed=self.regularization is None and validation is None)
+        timed = self.regularization is None and validation is None
+        taken = read(interactions, timed=timed, user=user, item=item)
         known_ids = taken.numberings
         if known_ids[0] is not None and not isinstance(group, SingleProcess):
             raise refusal("Interactions of several processes must be indices", "a frame")
@@ -214,7 +210,7 @@ class RGFactorizer(Configurable):
         num_items = int(group.gather_rows(np.array([matrix.shape[1]])).max())
         matrix.resize(matrix.shape[0], num_items)
         if validation is not None:
-            validation = read(validation, known_ids, timed=False)
+            validation = read(validation, known_ids, timed=False, user=user, item=item)
             validation = as_matrix(validation.among(known_ids), matrix.shape)
         held_out = validation
         strength = self.regularization
@@ -255,7 +251,13 @@ class RGFactorizer(Configurable):
         return self
 
     def partial_fit(
-        self, interactions: Any, sweeps: int = 1, *, list_weights: ArrayLike | None = None
+        self,
+        interactions: Any,
+        sweeps: int = 1,
+        *,
+        user: str = "user",
+        item: str = "item",
+        list_weights: ArrayLike | None = None,
     ) -> Self:
         """Adds interactions, and refits the users and items that have some of them.
 
@@ -265,6 +267,8 @@ class RGFactorizer(Configurable):
         Args:
             interactions: Positives, of the same kind as those of the fit.
             sweeps: Number of sweeps.
+            user: As in `fit`.
+            item: As in `fit`.
             list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
                 `None`.
 
@@ -272,7 +276,8 @@ class RGFactorizer(Configurable):
             ValueError: If shapes do not match, or if a system is singular.
         """
         is_fitted = hasattr(self, "seen_")
-        taken = read(interactions, self._numberings if is_fitted else None, timed=False)
+        known_ids = self._numberings if is_fitted else None
+        taken = read(interactions, known_ids, timed=False, user=user, item=item)
         factors, sizes = None, self.seen_.shape if is_fitted else (0, 0)
         matrix = taken.matrix(fitted=sizes)
         counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
@@ -412,7 +417,9 @@ class RGFactorizer(Configurable):
         path = pathlib.Path(path)
         artefacts.check(path, _KIND)
         with artefacts.name_file_in_errors(path / _CONFIG, "the configuration of an RGFactorizer"):
-            model = cls.from_config(json.loads((path / _CONFIG).read_text(encoding="utf-8")))
+            config = json.loads((path / _CONFIG).read_text(encoding="utf-8"))
+            config.pop("device", None)  # versions before 0.1.0 had it
+            model = cls.from_config(config)
         with artefacts.name_file_in_errors(path / _ARRAYS, "the arrays of this RGFactorizer"):
             pair, numberings, seen = _read(path / _ARRAYS)
             users, items = model._factors(seen.shape, pair)
@@ -442,7 +449,7 @@ class RGFactorizer(Configurable):
     def _cg_steps(self) -> int | None:
         if self.cg_steps is not None:
             return self.cg_steps or None
-        return _CG_STEPS if self.num_factors > _MOST_EXACT and self.device is None else None
+        return _CG_STEPS if self.num_factors > _MOST_EXACT else None
 
     @property
     def _threads(self) -> int:
@@ -522,7 +529,6 @@ class RGFactorizer(Configurable):
             num_threads=self._threads,
             dtype=self.dtype,
             group=group,
-            device=self.device,
         )
 
     def _ridges(self, counts: NDArray[Any], regularization: float) -> NDArray[np.float64]:

@@ -63,7 +63,8 @@ class Numbering:
         ids, codes = distinct(name, arrays.array(values.ravel()), name)
         rows = self.find(name, ids)
         if unknown := ids[rows < 0].tolist():
-            raise refusal(f"`{name}` must be ids of the fit", unknown[:5])
+            shown = f"{len(unknown)} others, such as {unknown[:5]}"
+            raise refusal(f"`{name}` must be ids of the fit", shown)
         return rows[codes].reshape(values.shape)
 
 

@@ -17,7 +17,8 @@ Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
 
 _COLUMNS = ("user", "item", "gain")
 _PLACE = "interactions"
-_TIME = 1e7  # days written as numbers, and seconds since 1970, are above
+_TIME = 1e7  # days written as numbers, such as 20240229, and seconds since 1970, are above
+_DAYS = (10_957, 29_220)  # since 1970: 2000 to 2050
 # most indices that a column may have: so many per interaction, and so many more
 _GAPS, _FREE = 10, 100_000
 
@@ -155,6 +156,8 @@ def read(
     times: ArrayLike | None = None,
     *,
     timed: bool = True,
+    user: str = "user",
+    item: str = "item",
 ) -> Interactions:
     """Reads interactions, and numbers the users and the items of a table.
 
@@ -166,6 +169,8 @@ def read(
         fitted: The ids of the fit, which new ones follow; None before it.
         times: Time of each interaction; the column `time` if None.
         timed: Whether to read the column `time`.
+        user: Name of the column of users.
+        item: Name of the column of items.
 
     Raises:
         ImportError: If a table is given without pyarrow.
@@ -186,18 +191,26 @@ def read(
             type(interactions).__name__,
         )
     if pairs is None:
-        return _of_table(interactions, fitted or (None, None), times, timed and times is None)
+        is_timed = timed and times is None
+        return _of_table(interactions, fitted or (None, None), times, is_timed, (user, item))
+    if (user, item) != ("user", "item"):
+        reason = "`user` and `item` name columns: interactions must be a frame or table"
+        raise refusal(reason, type(interactions).__name__)
     return Interactions(pairs, times=times)
 
 
 def _of_table(
-    source: Any, fitted: ids.Pair, times: NDArray[Any] | None, timed: bool
+    source: Any,
+    fitted: ids.Pair,
+    times: NDArray[Any] | None,
+    timed: bool,
+    columns: tuple[str, str],
 ) -> Interactions:
     try:
         if not _is_of_columns(source):
             source = table.of_frame(source)
         names = [*map(str, source if _is_of_columns(source) else source.schema.names)]
-        roles = _roles(names)
+        roles = _roles(names, *columns)
         if not timed:
             roles.pop("time", None)
         whole = table.of_frame(source, names={*roles.values()})
@@ -208,12 +221,13 @@ def _of_table(
         )
         raise TypeError(received(expected, type(source).__name__)) from error
     table.check(_PLACE, whole.schema.names, roles.values())
-    if "user" in names and "item" in names:
-        _warn_of_rest(source, [name for name in names if name not in (*_COLUMNS, "time")])
+    if {*columns} <= {*names}:
+        of_roles = (*columns, "gain", "time")
+        _warn_of_rest(source, [name for name in names if name not in of_roles])
     elif roles.get("gain", "gain") != "gain" and _are_times(whole[roles["gain"]]):
         raise refusal(
-            "`interactions` must have gains as third column: rename columns to `user`, `item` "
-            "and `time`, or `gain`",
+            "`interactions` must have gains as third column: name the others by `user=` and "
+            "`item=`, and rename the third to `time`, or to `gain` if it is one",
             f"{roles['gain']!r}, such as {whole[roles['gain']][0]}",
         )
     gains = np.ones(whole.num_rows, np.float32)
@@ -255,14 +269,16 @@ def _of_numbers(source: Any, names: list[str]) -> list[str]:
     return [x.name for x in schema if _is_of_numbers(x.type)]
 
 
-def _roles(names: list[str]) -> dict[str, str]:
+def _roles(names: list[str], user: str, item: str) -> dict[str, str]:
     """The column of each role of a table, by name or by order."""
-    if {"user", "item"} <= set(names):
-        return {x: x for x in (*_COLUMNS, "time") if x in names}
-    if len(names) not in (2, 3):
+    if {user, item} <= set(names) and user != item:
+        by_name = {"user": user, "item": item}
+        return by_name | {x: x for x in ("gain", "time") if x in names and x not in (user, item)}
+    if len(names) not in (2, 3) or (user, item) != ("user", "item"):
         raise refusal(
-            "`interactions` must have columns `user`, `item` and maybe `gain`, or only "
-            "columns of these, in this order: `frame[[users, items]]`",
+            f"`interactions` must have columns `{user}`, `{item}` and maybe `gain`, or others "
+            "named by `user=` and `item=`, or only columns of these, in this order: "
+            "`frame[[users, items]]`",
             columns=names,
         )
     return dict(zip(_COLUMNS, names, strict=False))
@@ -275,11 +291,13 @@ def _is_of_numbers(kind: Any) -> bool:
 
 
 def _are_times(column: Any) -> bool:
-    """Whether values are more likely times, numbers from 20240229 on, than gains."""
+    """Whether values are more likely times, such as numbers of days, than gains."""
     kind = arrow_types.plain_type(column.type)
-    if not arrow_types.is_number(kind):
-        return _is_of_numbers(kind)
-    return bool(len(column)) and float(arrays.doubles(column).min()) >= _TIME
+    if not arrow_types.is_number(kind) or not len(column):
+        return _is_of_numbers(kind) and not arrow_types.is_number(kind)
+    numbers = arrays.doubles(column)
+    first, last = float(numbers.min()), float(numbers.max())
+    return first >= _TIME or _DAYS[0] <= first <= last <= _DAYS[1]
 
 
 def _pairs(interactions: Any) -> Any:

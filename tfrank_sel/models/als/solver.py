@@ -1,8 +1,8 @@
-"""Half-sweeps of alternating least squares, in compiled loops, or in batches on a device."""
+"""Half-sweeps of alternating least squares, in compiled loops."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,18 +17,14 @@ from tfrank_sel.models.als.objectives import Float64s, Objective
 from tfrank_sel.models.als.rows import Array, GainRows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
 
-if TYPE_CHECKING:
-    from tfrank_sel.models.als.batched import BatchedRows
-
 _CHUNK = 1 << 12  # rows at a time, to avoid a copy of all of them
 
 
 class _Side(NamedTuple):
-    """The rows of this process, the indices of the columns that they need, and batches of rows."""
+    """The rows of this process, and the indices of the columns that they need."""
 
     rows: GainRows
     needed: Indices
-    batched: "BatchedRows | None"
 
 
 class Solver:
@@ -58,8 +54,6 @@ class Solver:
         num_threads: Number of threads.
         dtype: The dtype of the factors, float32 or float64.
         group: The processes that solve the problem together.
-        device: Device on which TensorFlow solves rows in batches; compiled loops on the CPU if
-            `None`.
     """
 
     def __init__(
@@ -74,11 +68,9 @@ class Solver:
         num_threads: int,
         dtype: str,
         group: Group = SingleProcess(),  # noqa: B008, it has no state
-        device: str | None = None,
     ) -> None:
         self.group = group
         self.on_rows: Callable[[int], None] = lambda count: None  # called when rows are solved
-        self.device = device
         self.objective = objective
         self.cg_steps = cg_steps
         self.num_threads = num_threads
@@ -218,13 +210,7 @@ class Solver:
             self.on_rows(end - begin)
             return failed
 
-        if side.batched is None:
-            failed = sum(self._parallel(part, bounds))
-        else:
-            out = np.empty((len(free), into.shape[1]), dtype)
-            failed = side.batched.solve(shared, out)
-            np.matmul(out, into.T, out=free)
-            self.on_rows(len(free))
+        failed = sum(self._parallel(part, bounds))
         singular, count = self.group.total(np.array([failed, len(free)]))
         if singular:
             raise refusal(
@@ -249,12 +235,7 @@ class Solver:
             matrix.indices.astype(np.int32, copy=False),
             *(array.astype(dtype, copy=False) for array in arrays),
         )
-        batched = None
-        if self.device is not None:
-            from tfrank_sel.models.als.batched import BatchedRows
-
-            batched = BatchedRows(rows, self.device)
-        return _Side(rows, needed, batched)
+        return _Side(rows, needed)
 
     def _rotate(self, factors: Array, into: Array) -> Array:
         rotated = np.empty((len(factors), into.shape[1]), into.dtype)

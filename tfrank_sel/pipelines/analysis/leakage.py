@@ -1,16 +1,22 @@
 """Leakage: features that order the items as the label does, and queries in several splits."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfrank_sel import data
+from tfrank_sel.data import arrays
+from tfrank_sel.data.formats import Schema, TableReader, rows, tables
+from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.rejections import Rejected
+from tfrank_sel.features import whole
 from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Anomaly, check_rule
+from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import ingest_counts, stored_lists
+from tfrank_sel.pipelines.ingestion.inputs import inputs
 
 PAIRS = 100  # fewer may agree by chance
 LONGEST = 50  # items of a list that are compared
@@ -211,25 +217,69 @@ def of_texts(texts: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> np.nda
     return np.where(texts == b"", np.nan, means)
 
 
+def of_items(
+    names: Sequence[str],
+    numbers: np.ndarray,
+    texts: np.ndarray | None,
+    labels: np.ndarray,
+    lists: np.ndarray,
+    gates: Gates = WARN_ALL,
+) -> Iterator[Anomaly]:
+    """Finds features of numbers and texts that leak the label: see `of_features` and `of_texts`."""
+    by_kind = [numbers] if texts is None else [numbers, of_texts(texts, labels, lists)]
+    return of_features(names, np.hstack(by_kind), labels, lists, gates)
+
+
+def of_table(origin: str, table: Any, schema: Schema, gates: Gates = WARN_ALL) -> list[Anomaly]:
+    """Finds features of a table that leak the label; invalid rows are left out.
+
+    Args:
+        origin: Name of the table.
+        table: The Arrow table.
+        schema: The schema of its rows.
+        gates: As in `of_features`.
+    """
+    read = tables.of_table((origin, np.arange(table.num_rows)), table, schema)
+    lists = Lists.group([x for x in rows.check_rows([read]) if not isinstance(x, Rejected)])
+    texts = lists.texts
+    if texts is not None:
+        texts = np.array([[x.encode() for x in row] for row in texts], object)
+    of_list, names = np.repeat(np.arange(len(lists)), lists.sizes), [*schema.names, *schema.texts]
+    return [*of_items(names, lists.features, texts, lists.labels, of_list, gates)]
+
+
+def suspects(configuration: Configuration) -> dict[str, str]:
+    """Returns the features that leak the label in a sample of the training files, with the reasons.
+
+    Args:
+        configuration: The configuration, with the types of the features.
+
+    Raises:
+        tfrank_sel.data.InputError: If a file cannot be read.
+    """
+    files = inputs(configuration)
+    if files is None or not isinstance(files.reader, TableReader):
+        return {}
+    schema, session = files.schema(), configuration.clicks.session
+    if session:  # labels are of the impression
+        schema = dataclasses.replace(
+            schema, columns=dataclasses.replace(schema.columns, query=session)
+        )
+    sample, _ = files.reader.sample_files(files.train_files, files.columns.required_names)
+    labels, reasons = arrays.floats(sample[configuration.data.label]), dict[str, str]()
+    for leak in of_table(files.train_files[0], sample, schema, configuration.gates):
+        column = sample[whole(leak.feature)]
+        present = arrays.plain(column.is_valid()).to_numpy(zero_copy_only=False)
+        missing = f"{1.0 - present.mean():.0%} missing, " if not present.all() else ""
+        if missing and labels[present].min() > 0.0:
+            missing += "present only on rows with a label above 0, "
+        reasons[whole(leak.feature)] = f"{missing}orders the labels: {leak.received}"
+    return reasons
+
+
 def read(path: Path) -> list[Anomaly]:
     """Returns the leaks among the written anomalies of a split."""
     return [Anomaly(**x) for x in folders.read_json(path) if x["rule"] == "leak"]
-
-
-def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) -> dict[str, int]:
-    """Counts the lists of each split whose query is in the training split too.
-
-    Args:
-        shards: TFRecord files of the packed layout, of each split.
-        spec: Names of the parts and number of features.
-    """
-    queries = {}
-    for split, paths in shards.items():
-        batches = stored_lists.serialized_batches(paths)
-        ids = (x for y in batches for x in stored_lists.context(y, spec, {})[spec.query_id])
-        queries[split] = ingest_counts.hashes_of(ids)
-    train = queries.pop("train")
-    return {x: n for x, own in queries.items() if (n := int(np.isin(own, train).sum()))}
 
 
 def of_splits(

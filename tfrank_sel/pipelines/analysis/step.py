@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import formats, stores
-from tfrank_sel.data.formats import Columns, Schema, tables
-from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.formats import Columns, Schema
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.features import whole
 from tfrank_sel.models.preparation import column_names, columns
@@ -24,7 +23,7 @@ from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.console import Activity
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import clicks
+from tfrank_sel.pipelines.ingestion import clicks, ingest_counts, stored_lists
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Job
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def analyze(run: "Run", folder: Path) -> None:
         of_train += leaks.values()
         shared = folders.read_json(job.path / "ingest" / "ingest.json").get("shared_queries", {})
         if earlier:  # whose lists the report does not count
-            shared = leakage.shared_queries({x: y.shards for x, y in splits.items()}, spec)
+            shared = shared_queries({x: y.shards for x, y in splits.items()}, spec)
         lists = {split: summary.lists for split, summary in summaries.items()}
         for split, more in leakage.of_splits(shared, lists, gates).items():
             anomalies_of_schema[split] += more
@@ -117,11 +116,12 @@ def analyze(run: "Run", folder: Path) -> None:
 
 def _leaks(split: DataSplit, gates: Gates) -> Iterator[Anomaly]:
     """Finds features that leak the label, in a sample of lists."""
-    lists = split.sample()
+    lists, features = split.sample(), split.layout.features
     mask = lists.inputs["mask"]
     texts = lists.inputs["texts"][mask] if split.layout.texts else None
-    numbers = lists.inputs["features"][mask]
-    return _leaks_of(split.layout, numbers, texts, lists.labels[mask], np.nonzero(mask)[0], gates)
+    numbers = columns(features, tf.constant(lists.inputs["features"][mask], tf.float64)).numpy()
+    names = [*column_names(features), *split.layout.texts]
+    return leakage.of_items(names, numbers, texts, lists.labels[mask], np.nonzero(mask)[0], gates)
 
 
 def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
@@ -138,29 +138,23 @@ def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
         settings.session or columns.query, columns.label, columns.doc_id, layout.features
     )
     table = formats.table([str(path)], {}, others=True).columns
-    origin = (str(path), np.arange(table.num_rows))
-    lists = Lists.group([tables.of_table(origin, table, Schema(layout.features, columns=roles))])
-    texts = lists.texts
-    if texts is not None:
-        texts = np.array([[x.encode() for x in row] for row in texts], object)
-    of_list = np.repeat(np.arange(len(lists)), lists.sizes)
-    yield from _leaks_of(layout, lists.features, texts, lists.labels, of_list, gates)
+    yield from leakage.of_table(str(path), table, Schema(layout.features, columns=roles), gates)
 
 
-def _leaks_of(
-    layout: Schema,
-    numbers: np.ndarray,
-    texts: np.ndarray | None,
-    labels: np.ndarray,
-    lists: np.ndarray,
-    gates: Gates,
-) -> Iterator[Anomaly]:
-    """Finds features of items that leak their labels."""
-    values = [columns(layout.features, tf.constant(numbers, tf.float64)).numpy()]
-    if texts is not None:
-        values.append(leakage.of_texts(texts, labels, lists))
-    names = [*column_names(layout.features), *layout.texts]
-    return leakage.of_features(names, np.hstack(values), labels, lists, gates)
+def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) -> dict[str, int]:
+    """Counts the lists of each split whose query is in the training split too.
+
+    Args:
+        shards: TFRecord files of the packed layout, of each split.
+        spec: Names of the parts and number of features.
+    """
+    queries = {}
+    for split, paths in shards.items():
+        batches = stored_lists.serialized_batches(paths)
+        ids = (x for y in batches for x in stored_lists.context(y, spec, {})[spec.query_id])
+        queries[split] = ingest_counts.hashes_of(ids)
+    train = queries.pop("train")
+    return {x: n for x, own in queries.items() if (n := int(np.isin(own, train).sum()))}
 
 
 def _describe_split(split: statistics.Statistics) -> str:

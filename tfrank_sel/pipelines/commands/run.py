@@ -15,6 +15,7 @@ from tfrank_sel.commandline import Application, shell, tell
 from tfrank_sel.data import stores
 from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.launch import quiet
+from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import (
@@ -71,7 +72,7 @@ OF_RUN = keys("data", "beam", "blessing", "serving", "training")
 OF_COLUMNS = keys(
     *("data.data", "data.train", "data.validation", "data.test", "data.format"),
     *("data.query", "data.label", "data.doc_id"),
-    *("data.weight", "data.list_weight", "data.propensity", "data.slice_by"),
+    *("data.weight", "data.list_weight", "data.propensity", "data.slice_by", "data.omit"),
 )
 
 
@@ -94,23 +95,31 @@ def run(
 ) -> None:
     """Train a ranker, compare it with a baseline and with the served model, and publish it.
 
-    Each option replaces a key of the configuration file; `config` prints all keys. Name files, or
-    ask for synthetic data with `--synthetic`. In the folder of a run, its configuration is read,
-    steps that are up to date are kept, and interrupted steps continue. The exit status is 3 if the
-    data fails a gate, so that nothing is trained, or if the model does not pass, so that nothing
-    is published. All other results are in the output folder.
+    Each option replaces a key of the configuration file; `config --all` prints all keys. Name
+    files, or ask for synthetic data with `--synthetic`. In the folder of a run, its configuration
+    is read, steps that are up to date are kept, and interrupted steps continue. The exit status is
+    3 if the data fails a gate, so that nothing is trained, or if the model does not pass, so that
+    nothing is published. All other results are in the output folder.
     """
     execute(output, given, force=from_ and from_.value, is_dry=dry_run)
 
 
 @app.command("config")
 @options.take_options(CONFIG, SET, *OF_COLUMNS)
-def print_configuration(given: Given) -> None:
-    """Print the configuration, with a comment on each key.
+def print_configuration(
+    given: Given,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Print all keys, those with their defaults, too.")
+    ] = False,
+) -> None:
+    """Print the keys of the configuration that differ from their defaults, with comments.
 
-    With files, propose a type for each column without a role, and the correction of clicks.
+    With files, propose a type for each column without a role, and the correction of clicks, and
+    mark features that order the labels alone.
     """
-    print(text(*propose(given.load())), end="")
+    configuration, left_out, why = propose(given.load())
+    found = leakage.suspects(configuration)
+    print(text(configuration, left_out, why, found, only_changed=not all_), end="")
 
 
 def _single(step: RunStep) -> None:

@@ -56,6 +56,7 @@ class Data(Section):
     slice_by: Names = option(
         [], "Names of columns to slice the evaluation by; they may also be features."
     )
+    omit: Names = option([], "Names of columns of tables that are no features.")
     adjacent: bool = option(
         False, "Whether the rows of a query are adjacent, so that no grouping is needed."
     )

@@ -73,15 +73,23 @@ class Override:
         return path
 
 
-def assignment(key: str, text: str) -> str:
-    """Returns `key=value` of a text as `--set` takes it: in quotes if it would be another value.
+def assignment(value: Any, *key: str) -> str:
+    """Returns `key=value` as `--set` takes it; a text in quotes if it would be another value.
+
+    Args:
+        value: The value.
+        *key: The parts of the key.
 
     Example:
-        >>> assignment("data.query", "my query"), assignment("data.query", "7")
+        >>> assignment("my query", "data", "query"), assignment("7", "data", "query")
         ('data.query=my query', 'data.query="7"')
+        >>> assignment({"of": "query"}, "features", "a b")
+        'features."a b"={of = "query"}'
     """
-    plain = f"{key}={text}"
-    return plain if Override.parse(plain).value == text else f"{key}={_item(text).as_string()}"
+    name = tomlkit.key(key).as_string()
+    if isinstance(value, str) and Override.parse(f"{name}={value}").value == value:
+        return f"{name}={value}"
+    return f"{name}={_item(value).as_string()}"
 
 
 def load(
@@ -205,7 +213,12 @@ def _error(details: Any, file: str, origins: Mapping[str, str]) -> Configuration
 
 
 def text(
-    configuration: Configuration, left_out: Mapping[str, str] | None = None, clicks: str = ""
+    configuration: Configuration,
+    left_out: Mapping[str, str] | None = None,
+    clicks: str = "",
+    suspects: Mapping[str, str] | None = None,
+    *,
+    only_changed: bool = False,
 ) -> str:
     """Returns a configuration as TOML, with a comment on each key.
 
@@ -213,16 +226,25 @@ def text(
         configuration: The configuration.
         left_out: Columns that are not features, with the reasons, for comments.
         clicks: Why the section `clicks` is as it is, for a comment.
+        suspects: Features that may leak the label, with the reasons, for comments.
+        only_changed: Whether to leave out the keys that have their defaults.
 
     Example:
         >>> print(text(load()).splitlines()[1])
         modules = []
+        >>> print(text(load(overrides=[Override("training.epochs", 9, "")]), only_changed=True))
+        [training]
+        # Losses, optimizer and early stopping.
+        <BLANKLINE>
+        # Maximum number of epochs.
+        epochs = 9
+        <BLANKLINE>
     """
-    document = tomlkit.document()
-    _write(document, configuration)
+    document, defaults = tomlkit.document(), Configuration() if only_changed else None
+    _write(document, configuration, defaults)
     for name, field in Configuration.model_fields.items():
-        section = getattr(configuration, name)
-        if not isinstance(section, Section | dict):
+        section, default = getattr(configuration, name), getattr(defaults, name, None)
+        if not isinstance(section, Section | dict) or section == default:
             continue
         table = tomlkit.table()
         summary, _, _ = (inspect.getdoc(type(section)) or "").partition("\n\n")
@@ -230,15 +252,18 @@ def text(
         _comment(table, clicks if name == "clicks" else "")
         if isinstance(section, dict):
             for feature, value in section.items():
+                if reason := (suspects or {}).get(feature):
+                    advice = "list it in data.omit, unless it is known before the label"
+                    _comment(table, f"{feature} is suspect: {reason}; {advice}")
                 table[feature] = _item(value)
             for column, reason in (left_out or {}).items():
                 _comment(table, f"{column} is omitted: {reason}")
         else:
             table.add(tomlkit.nl())
-            _write(table, section)
+            _write(table, section, default)
         document.add(tomlkit.nl())
         document[name] = table
-    return tomlkit.dumps(document)
+    return tomlkit.dumps(document).lstrip("\n")
 
 
 def reference(of: type[Configuration] = Configuration) -> str:
@@ -261,13 +286,19 @@ def reference(of: type[Configuration] = Configuration) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(table: Any, section: Section) -> None:
-    """Writes the keys of a section that are not sections; keys without a value as comments."""
+def _write(table: Any, section: Section, default: Section | None = None) -> None:
+    """Writes the keys of a section that are not sections; keys without a value as comments.
+
+    Those that have the value of a default are left out.
+    """
     values = section.model_dump(by_alias=True)
+    defaults = {} if default is None else default.model_dump(by_alias=True)
     for key, field in fields(type(section)).items():
         value = values.pop(key)
         if isinstance(section, Configuration) and isinstance(value, dict):
             # A section becomes a table of its own, later.
+            continue
+        if key in defaults and value == defaults[key]:
             continue
         _comment(table, field.description or "")
         if value is None:

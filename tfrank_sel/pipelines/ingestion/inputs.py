@@ -179,11 +179,16 @@ def columns(configuration: Configuration) -> Columns:
 
 def _check_columns(files: Inputs, configuration: Configuration) -> None:
     """Raises an error if the first table lacks a column, or a column does not fit its type."""
-    reader, first = files.reader, files.sources[0].path
+    reader, first, omit = files.reader, files.sources[0].path, configuration.data.omit
     if not isinstance(reader, TableReader):
+        if omit:
+            raise configuration.error("data.omit", "is for tables, which name columns", omit)
         return
     with readable(first):
         names = reader.schema(first).names
+    for name in (x for x in omit if x not in names):
+        reason = f"must be columns of {first}: {choices(name, names)}"
+        raise configuration.error("data.omit", reason)
     of_log = configuration.clicks.roles
     keys = configuration.data.roles | of_log | {f"features.{x}": x for x in configuration.features}
     for key, name in keys.items():
@@ -206,11 +211,19 @@ def propose(configuration: Configuration) -> tuple[Configuration, Mapping[str, s
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
+    configuration = _without_omitted(configuration)
     files = inputs(configuration)
     if files is None:
         return configuration, {}, ""
     corrected, why = propose_click_correction(configuration, files)
     return *_with_types(corrected, inputs(corrected) or files), why
+
+
+def _without_omitted(configuration: Configuration) -> Configuration:
+    """Returns the configuration without the features that it omits."""
+    omit = configuration.data.omit
+    kept = {name: x for name, x in configuration.features.items() if name not in omit}
+    return configuration.model_copy(update={"features": kept})
 
 
 def propose_click_correction(
@@ -256,6 +269,19 @@ def _find_column(sample: Any, names: Sequence[str]) -> str | None:
     return next((columns[x] for x in names if x in columns), None)
 
 
+def find_session(configuration: Configuration, files: Inputs) -> str:
+    """Returns a column of a log of clicks that tells the impressions apart; empty if none does.
+
+    Args:
+        configuration: The configuration, with the position.
+        files: The files of the log.
+    """
+    position, reader = configuration.clicks.position, cast(TableReader, files.reader)
+    sample, _ = reader.sample_files(files.train_files, files.columns.required_names)
+    names = (x for x in SESSIONS if x != configuration.data.query)
+    return next((x for x in names if _is_impression(sample, x, position)), "")
+
+
 def _is_impression(sample: Any, name: str, position: str | None) -> bool:
     """Whether no two rows of a value of a column have one position, and some have several rows."""
     if position is None or position == name or name not in sample.schema.names:
@@ -272,6 +298,9 @@ def _with_types(
     configuration: Configuration, files: Inputs
 ) -> tuple[Configuration, dict[str, str]]:
     types, left_out = files.reader.propose(files.train_files)
+    for name in configuration.data.omit:
+        if types.pop(name, None):
+            left_out[name] = "data.omit"
     for key, name in configuration.clicks.roles.items():
         if types.pop(name, None):
             left_out[name] = key
@@ -322,6 +351,7 @@ class Job:
             ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`; or if the packages of
                 the export are not installed.
         """
+        configuration = _without_omitted(configuration)
         if configuration.model.trees == "auto" and not has_lightgbm():
             model = configuration.model.model_copy(update={"trees": False})
             configuration = configuration.model_copy(update={"model": model})

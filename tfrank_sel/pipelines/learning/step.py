@@ -187,6 +187,7 @@ def read(folder: Path, candidates: Mapping[str, Candidate]) -> dict[str, Trained
             _load(folder, name),
             (),
             [MemberFit(**fit) for fit in figures[name]["fits"]],
+            figures[name].get("better", ()),  # runs of earlier versions lack it
         )
         for name, candidate in candidates.items()
     }

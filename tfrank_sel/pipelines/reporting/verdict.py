@@ -1,16 +1,18 @@
 """Verdict of a run: what its model gains or loses, and what to do next."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import tomlkit
-
+from tfrank_sel import artefacts
 from tfrank_sel.commandline import shell
+from tfrank_sel.data.formats import TableReader
 from tfrank_sel.features import whole
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.configuration.files import assignment
 from tfrank_sel.pipelines.configuration.section import join
+from tfrank_sel.pipelines.configuration.sections import Rules
 from tfrank_sel.pipelines.evaluation.evaluation import (
     ERROR,
     PER_SESSION,
@@ -19,12 +21,15 @@ from tfrank_sel.pipelines.evaluation.evaluation import (
     MetricComparison,
 )
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.ingestion.inputs import find_session
 from tfrank_sel.pipelines.reporting import card
+from tfrank_sel.training.candidates import BOOSTED
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.run.results import Run
 
 MOST = 3  # lines, and slices in a line
+LARGEST = 50  # percentage of a test split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +40,9 @@ class Verdict:
         headline: The relative difference, with its 95 % interval; of a model that is not published,
             the first reason.
         difference: The difference, if it is no headline; empty if a feature leaks the label.
-        losses: The slices that are significantly worse; empty if none is.
-        next: What to do, from what the run found; at most `MOST` lines.
+        losses: The rankings than which the model is significantly worse, and the slices on which it
+            is; empty if there is none.
+        next: What to do, each with its command, from what the run found; at most `MOST` lines.
     """
 
     headline: str
@@ -47,15 +53,18 @@ class Verdict:
     @classmethod
     def of(cls, run: "Run") -> "Verdict":
         """Returns the verdict of a run whose model is pushed, or refused."""
-        rules = run.configuration.blessing
-        least = rules.min_slice_queries
-        steps = [*_steps(run, dict(_worse(run.evaluation, least)))][:MOST]
-        first, difference = headline(run.evaluation, rules.metric), ""
+        rules, evaluation = run.configuration.blessing, run.evaluation
+        late = _leaks(run)
+        steps = [*_steps_of_leaks(run, late), *_steps(run, dict(_worse(evaluation, rules)))]
+        # a leak leaves nothing that fewer members or more queries would show
+        steps += [] if late else [*_steps_of_members(run), *_steps_of_queries(run)]
+        first, difference = headline(evaluation, rules.metric), ""
+        lost = losses(evaluation, rules)
         outcome = run.push_outcome
         if outcome and outcome.reasons:
-            difference = "" if _leaks(run) else first
+            difference, lost = ("", "") if late else (first, lost)
             first = f"Not published: {outcome.reasons[0]}"
-        return cls(first, difference, losses(run.evaluation, least), steps)
+        return cls(first, difference, lost, steps[:MOST])
 
 
 def headline(evaluation: Evaluation, metric: str) -> str:
@@ -100,47 +109,47 @@ def relative(compared: MetricComparison, metric: str, against: str) -> str:
     return told if is_sure else f"{told}: no significant difference"
 
 
-def losses(evaluation: Evaluation, least: int) -> str:
-    """Returns the slices that are significantly worse, as a sentence; empty if none is.
+def losses(evaluation: Evaluation, rules: Rules) -> str:
+    """Returns what the model loses significantly, as a sentence; empty if nothing.
 
     Args:
         evaluation: The evaluation of the model.
-        least: Minimum number of queries of a slice.
+        rules: The rules: the metric, its margin, and the minimum number of queries of a slice.
     """
-    worse = [*_worse(evaluation, least)]
-    tried = sum(x.queries >= least for of in _beside(evaluation).values() for x in of.values())
+    metric, margins = rules.metric, {evaluation.against: rules.margin}
+    others = {evaluation.against: evaluation.overall, **evaluation.simple}
+    better = [
+        x[metric].describe(metric, name, margins.get(name, 0.0))
+        for name, x in others.items()
+        if x[metric].high < 0.0
+    ]
+    worse = [*_worse(evaluation, rules)]
+    slices = [x for of in _beside(evaluation).values() for x in of.values()]
+    tried = sum(x.queries >= rules.min_slice_queries for x in slices)
     first = [
-        f"{name}: {relative(compared, metric, evaluation.against)}"
-        for (name, metric), compared in worse[:MOST]
+        f"{name}: {relative(compared, measure, evaluation.against)}"
+        for (name, measure), compared in worse[:MOST]
     ]
     more = [f"{len(worse) - MOST} more"] if len(worse) > MOST else []
     named = "; ".join([*first, *more])
-    return f"Worse on {len(worse)} of {tried} values of slices: {named}" if worse else ""
+    if worse:
+        better.append(f"Worse on {len(worse)} of {tried} values of slices: {named}")
+    return ". ".join(better)
 
 
 def _worse(
-    evaluation: Evaluation, least: int
+    evaluation: Evaluation, rules: Rules
 ) -> Iterator[tuple[tuple[str, str], MetricComparison]]:
     """The slices and metrics of which the model is significantly worse, the worst first."""
     found = []
     for name, comparisons in _beside(evaluation).items():
         for metric, compared in comparisons.items():
             is_worse = compared.low > 0.0 if metric == ERROR else compared.high < 0.0
-            if compared.queries >= least and is_worse:
+            if compared.queries >= rules.min_slice_queries and is_worse:
                 share = compared.difference / (compared.baseline or 1.0)
                 found.append((abs(share), (name, metric), compared))
     found.sort(key=lambda x: -x[0])
     yield from ((key, compared) for _, key, compared in found)
-
-
-def _better(evaluation: Evaluation, metric: str) -> tuple[str, str]:
-    """The best ranking than which the model is significantly worse, and by how much, if any is."""
-    others = {evaluation.against: evaluation.overall, **evaluation.simple}
-    better = {name: x[metric] for name, x in others.items() if x[metric].high < 0.0}
-    if not better:
-        return "", ""
-    name = max(better, key=lambda x: better[x].baseline)
-    return name, better[name].describe(metric, name)
 
 
 def _beside(evaluation: Evaluation) -> dict[str, Comparisons]:
@@ -161,36 +170,91 @@ def _leaks(run: "Run") -> list[str]:
     return [x for x in late if x not in run.configuration.blessing.allow_leaks]
 
 
+def _line(run: "Run", what: str, *options: object) -> str:
+    """What to do, with the command that does it."""
+    output = artefacts.address(str(run.job.output))
+    return f"{what}: {shell('tfrank-sel-pipelines', 'run', '--output', output, *options)}"
+
+
+def _without(run: "Run", *names: str) -> tuple[str, str]:
+    """The option that leaves columns out."""
+    return "--omit", join([*run.configuration.data.omit, *names])
+
+
+def _set(value: Any, *key: str) -> tuple[str, str]:
+    return "--set", assignment(value, *key)
+
+
+def _steps_of_leaks(run: "Run", names: Sequence[str]) -> Iterator[str]:
+    if names:
+        listed = ", ".join(names)
+        if run.job.inputs and isinstance(run.job.inputs.reader, TableReader):
+            yield _line(run, f"leave {listed} out", *_without(run, *names))
+        allowed = join([*run.configuration.blessing.allow_leaks, *names])
+        yield _line(run, f"or, if {listed} is known before", "--allow-leaks", allowed)
+
+
 def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Iterator[str]:
-    configuration, evaluation = run.configuration, run.evaluation
-    rules = configuration.blessing
-    better, by = _better(evaluation, rules.metric)
-    if better == "baseline":  # a network of one loss on the same features
-        is_alone = not configuration.model.trees
-        way = "with the loss of the baseline" if is_alone else "networks alone, by --no-ensemble,"
-        yield f"train {way} before you serve the model: {by}"
-    elif better:
-        yield f"add features that matter before you serve the model: {by}"
-    if names := _leaks(run):
-        allowed = shell("--allow-leaks", join(names))
-        yield f"delete {', '.join(names)} from [features], or, if known before: {allowed}"
+    configuration = run.configuration
     for name, is_feature in card.positions(run):
-        yield (
-            f"delete {name} from [features]"
-            if is_feature
-            else "correct clicks for position: "
-            + shell("--set", assignment("clicks.position", name))
-        )
-    if configuration.clicks.position and PER_SESSION not in evaluation.clicks:
-        yield "name the session, to learn what the new order earns: --set clicks.session=COLUMN"
+        if is_feature:
+            yield _line(run, f"leave {name} out", *_without(run, name))
+        else:
+            of_log = _set(name, "clicks", "position")
+            yield _line(run, "correct clicks for position", *of_log)
+    clicks, files = configuration.clicks, run.job.inputs
+    has_session = not clicks.position or clicks.session is not None or files is None
+    if not has_session and (session := find_session(configuration, files)):
+        unless = _without(run, session) if session in configuration.features else ()
+        options = *_set(session, "clicks", "session"), *unless
+        yield _line(run, "learn what the new order earns", *options)
     for column in configuration.data.slice_by:
         is_known = column in configuration.features
         if not is_known and any(x.startswith(f"{column} ") for x, _ in worse):
-            key = tomlkit.key(column).as_string()
-            yield f'let the model know {column}: {key} = {{type = "category", of = "query"}}'
-    for worst, metric in [x for x in worse if x[0] != OVERALL][:1]:
-        yield f"compare queries of {worst} with others: {metric} is worse there"
-    first, _, _ = _first(evaluation, rules.metric)
-    # a leak, or two models that rank alike, leave nothing that more queries would show
-    if not names and first.low <= 0.0 <= first.high and first.low < first.high:
-        yield f"evaluate on more than {first.queries} queries, or add features that matter"
+            kind = "number" if run.records.layout.context[column] else "category"
+            feature = _set({"type": kind, "of": "query"}, "features", column)
+            yield _line(run, f"let the model know {column}", *feature)
+
+
+def _steps_of_members(run: "Run") -> Iterator[str]:
+    """Names a smaller ensemble that is better by validation, or else the better baseline."""
+    ours, configuration = run.trained_models["ours"], run.configuration
+    table, trees = configuration.training.loss, configuration.model.trees
+    networks, options = len(table), list[str]()
+    if ours.better:
+        members = [i for i in range(len(ours.fits)) if i not in ours.better]
+        table = [table[i] for i in ours.better if i < networks]
+        of_trees = [i - networks for i in ours.better if i >= networks]
+        if of_trees:
+            own = trees if isinstance(trees, dict) else {}
+            every = own.get("loss", [{"class": x} for x in BOOSTED])
+            options += _set({**own, "loss": [every[i] for i in of_trees]}, "model", "trees")
+        elif len(ours.fits) > networks:
+            options += ["--no-ensemble"]
+        left_out = ", ".join(ours.fits[i].loss for i in members)
+        what = f"leave {left_out} out, without which validation NDCG@10 is significantly better"
+    elif run.evaluation.overall[configuration.blessing.metric].high < 0.0 and (
+        configuration.evaluation.baseline
+    ):
+        table = [configuration.evaluation.baseline]
+        options += ["--no-ensemble"] if len(ours.fits) > networks else []
+        what = "train the loss of the baseline alone, which is significantly better"
+    if table != configuration.training.loss:
+        options += _set(table, "training", "loss")
+    if options:
+        yield _line(run, what, *options)
+
+
+def _steps_of_queries(run: "Run") -> Iterator[str]:
+    """Asks for a larger test split if the difference that was found would then be significant."""
+    data = run.configuration.data
+    compared, _, _ = _first(run.evaluation, run.configuration.blessing.metric)
+    half = (compared.high - compared.low) / 2.0
+    if not data.data or not compared.low <= 0.0 <= compared.high or not compared.difference:
+        return
+    *others, share = (x / sum(data.split) for x in data.split)
+    needed = math.ceil(100.0 * share * (half / compared.difference) ** 2)
+    if 100.0 * share < needed <= LARGEST:
+        train = round(100.0 * others[0] / sum(others) * (1.0 - needed / 100.0))
+        shares = f"{train},{100 - train - needed},{needed}"
+        yield _line(run, "evaluate on more queries", "--split", shares)
