@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfrank_sel import data
+from tfrank_sel.data import examples
 from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Anomaly, check_rule
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
@@ -225,8 +226,8 @@ def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) 
     """
     queries = {}
     for split, paths in shards.items():
-        batches = stored_lists.serialized_batches(paths)
-        ids = (x for y in batches for x in stored_lists.context(y, spec, {})[spec.query_id])
+        name = spec.query_id.encode()
+        ids = (examples.octets(x)[name][0] for x in stored_lists.records(paths))
         queries[split] = ingest_counts.hashes_of(ids)
     train = queries.pop("train")
     return {x: n for x, own in queries.items() if (n := int(np.isin(own, train).sum()))}

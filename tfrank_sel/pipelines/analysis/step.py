@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
@@ -16,7 +15,7 @@ from tfrank_sel.data.formats import Columns, Schema, tables
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.features import whole
-from tfrank_sel.models.preparation import column_names, columns
+from tfrank_sel.models.summary import column_names, joined_columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
@@ -156,7 +155,7 @@ def _leaks_of(
     gates: Gates,
 ) -> Iterator[Anomaly]:
     """Finds features of items that leak their labels."""
-    values = [columns(layout.features, tf.constant(numbers, tf.float64)).numpy()]
+    values = [joined_columns(layout.features, numbers)]
     if texts is not None:
         values.append(leakage.of_texts(texts, labels, lists))
     names = [*column_names(layout.features), *layout.texts]
