@@ -79,6 +79,8 @@ RIGHT = [
     "tfrank-sel-metrics fuse run.txt run.txt",
     "tfrank-sel-migrate code.py",
     "tfrank-sel-pipelines --help",
+    "tfrank-sel-pipelines ingest --output run --set data.synthetic=true",
+    "tfrank-sel-pipelines analyze --output run --set data.synthetic=true",
 ]
 
 RANK = 'tfrank-sel-serving rank --items [{"price":2.5},{"price":3}] --address 127.0.0.1:'

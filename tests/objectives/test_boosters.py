@@ -10,6 +10,9 @@ import tensorflow as tf
 
 from tests.objectives.data import SIZES, lists
 from tfrank_sel import links, losses, metrics, objectives
+from tfrank_sel.objectives import closed_forms
+from tfrank_sel.objectives.boosters import Measured
+from tfrank_sel.ops import ranking
 
 FEATURES, LABELS = lists()
 TREES = 30
@@ -238,6 +241,26 @@ def test_evaluation_equals_the_metric_and_pickles(metric: Any, is_maximised: boo
     assert found == (metric.name, pytest.approx(float(metric(*rows)), rel=1e-5), is_maximised)
     assert made(*given) == found  # keeps no state
     assert pickle.loads(pickle.dumps(made))(*given) == found
+
+
+@pytest.mark.parametrize("k", [2, None])
+@pytest.mark.parametrize("gain", ranking.GAINS)
+def test_ndcg_equals_that_of_padded_lists(
+    k: int | None, gain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random, sizes = np.random.default_rng(1), np.array([3, 6, 1, 0, 4, 30])
+    items = int(sizes.sum())
+    labels = random.choice([0.0, 1.0, 2.0, 600.0, np.nan], items)
+    scores = random.choice([-np.inf, np.nan, -1.0, -0.0, 0.0, 1.0], items)
+    of_items = random.uniform(0.5, 2.0, items)
+    of_items[:3] = 0.0
+    metric = metrics.NDCG(k, ranking.GAINS[gain])
+    for weights in (None, of_items, random.uniform(0.5, 2.0, len(sizes))):
+        value = Measured(metric)(labels, scores, weights, sizes)
+        with monkeypatch.context() as patch:
+            patch.setattr(closed_forms, "measures", lambda _: False)
+            by_graph = Measured(metric)(labels, scores, weights, sizes)
+        np.testing.assert_allclose(value, by_graph, rtol=1e-6)
 
 
 def test_objective_and_metric_of_xgboost_pickle() -> None:

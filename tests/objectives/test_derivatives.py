@@ -17,7 +17,7 @@ from tests.references import (
 from tests.references.links import SIGMOID
 from tfrank_sel import links, losses
 from tfrank_sel.losses import lambdas
-from tfrank_sel.objectives import Derivatives
+from tfrank_sel.objectives import Derivatives, closed_forms
 from tfrank_sel.objectives.lists import ITEMS_AT_A_TIME, batches, content
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -113,6 +113,30 @@ def test_derivatives_equal_differences_of_a_float64_reference(
     np.testing.assert_allclose(found[1], np.abs(second), rtol=1e-3, atol=3e-5)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.MeanSquaredLoss(),
+        losses.MeanSquaredLoss(losses.sum_over_terms, upper=1.5),
+        losses.RGCrossLoss(),
+        losses.RGCrossLoss(0.5, 2.0),
+    ],
+    ids=lambda x: str(x.name),
+)
+def test_closed_forms_equal_the_graphs(
+    loss: losses.ListwiseLoss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels, scores, of_items = sample()
+    labels[[1, 8]] = np.nan  # an item of the first list, and the only one of another
+    of_items[:3] = 0.0
+    for weights in (None, of_items, np.array([2.0, 0.5, 1.0, 3.0, 0.0])):
+        values = Derivatives(loss)(labels, scores, weights, SIZES)
+        with monkeypatch.context() as patch:
+            patch.setattr(closed_forms, "has_derivatives", lambda _: False)
+            by_graph = Derivatives(loss)(labels, scores, weights, SIZES)
+        np.testing.assert_allclose(values, by_graph, rtol=3e-6, atol=1e-6)
+
+
 def test_weights_per_list_multiply_the_lists() -> None:
     labels, scores, _ = sample()
     derivatives = Derivatives(losses.SoftmaxLoss())
@@ -186,7 +210,7 @@ def test_the_same_call_gives_the_same_result() -> None:
 @pytest.mark.compiled
 def test_a_second_call_traces_nothing() -> None:
     labels, scores, _ = sample()
-    derivatives = Derivatives(losses.RGCrossLoss())
+    derivatives = Derivatives(losses.SoftmaxLoss())
     for shift in range(3):
         derivatives(labels, scores + shift, None, SIZES)
     assert sum(x.experimental_get_tracing_count() for x in derivatives._graphs) == 1

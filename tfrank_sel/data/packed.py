@@ -12,16 +12,13 @@
 Reading numbers one by one would take about ten times as long.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from tfrank_sel.data.lists import Lists
-from tfrank_sel.data.spec import FeatureSpec, narrow
-from tfrank_sel.data.writing import field, head
+from tfrank_sel.data.examples import items as items, serialize as serialize
+from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.errors import received
 from tfrank_sel.numerics import entry_point
 
@@ -30,55 +27,6 @@ _FLOAT = 4
 # parts of a list, which may be absent
 _FLOATS = tf.io.FixedLenFeature([], tf.string, "")
 _RAGGED = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
-
-
-def serialize(
-    features: np.ndarray,
-    spec: FeatureSpec,
-    *,
-    labels: Sequence[float] | np.ndarray | None = None,
-    doc_ids: Sequence[bytes] | None = None,
-    query_id: bytes = b"",
-    texts: npt.ArrayLike | None = None,
-    weights: Sequence[float] | np.ndarray | None = None,
-) -> bytes:
-    """Writes one list in the packed layout.
-
-    Args:
-        features: As in `tfrank_sel.data.elwc.serialize`, as all others.
-        spec: Names of the parts and number of features.
-        labels: Relevance labels.
-        doc_ids: Identifiers of the items.
-        query_id: Identifier of the query.
-        texts: Texts of the items.
-        weights: Weights of the items.
-
-    Returns:
-        The bytes of the `tf.train.Example`; equal lists give equal bytes.
-
-    Raises:
-        ValueError: As in `tfrank_sel.data.elwc.serialize`.
-
-    Example:
-        >>> spec = FeatureSpec(num_features=2)
-        >>> written = serialize(np.array([[1.0, 2.0], [3.0, 4.0]]), spec, labels=[1.0, 0.0])
-        >>> parse(tf.constant([written]), spec)["relevance"].numpy().tolist()
-        [[1.0, 0.0]]
-    """
-    features = spec.check(features, labels, doc_ids, texts, weights)
-    lists = {spec.features: [features.tobytes()]}
-    if labels is not None:
-        lists[spec.label] = [narrow(spec.label, labels).tobytes()]
-    if doc_ids is not None:
-        lists[spec.doc_id] = list(doc_ids)
-    lists[spec.query_id] = [query_id]
-    if texts is not None:
-        of_items: npt.NDArray[Any] = np.asarray(texts, np.object_)
-        lists[spec.texts] = [x.encode() if isinstance(x, str) else x for x in of_items.flat]
-    if weights is not None and spec.weight is not None:
-        lists[spec.weight] = [narrow(spec.weight, weights).tobytes()]
-    parts = [part for name, values in sorted(lists.items()) for part in _feature(name, values)]
-    return b"".join([head(1, sum(map(len, parts))), *parts])
 
 
 @entry_point
@@ -140,47 +88,6 @@ def parse(
         )
         batch[spec.weight] = tf.where(mask, weights, 0.0)
     return batch
-
-
-def items(serialized: tf.Tensor, spec: FeatureSpec) -> Lists:
-    """Reads a batch of lists in the packed layout without padding.
-
-    Args:
-        serialized: As in `parse`.
-        spec: As in `parse`.
-
-    Returns:
-        The lists, without their queries. Labels are NaN in a list without labels; texts are bytes.
-
-    Raises:
-        tf.errors.InvalidArgumentError: As `parse`.
-
-    Example:
-        >>> spec = FeatureSpec(num_features=1)
-        >>> lists = [np.array([[0.5], [1.5]]), np.array([[2.5]])]
-        >>> batch = items(tf.constant([serialize(x, spec) for x in lists]), spec)
-        >>> batch.sizes.tolist(), batch.features.tolist()
-        ([2, 1], [[0.5], [1.5], [2.5]])
-    """
-    parsed = tf.io.parse_example(serialized, _kinds(spec))
-    octets, labels, texts = (parsed.get(x) for x in (spec.features, spec.label, spec.texts))
-    sizes = _sizes(parsed, spec)
-    num_bytes = _check_counts(spec.label, tf.strings.length(labels), _FLOAT * sizes, "bytes")
-    sizes, count = sizes.numpy(), int(tf.reduce_sum(sizes))
-    of_lists = _join_floats(labels)
-    if len(of_lists) < count:
-        of_lists = np.full(count, np.nan, np.float32)
-        of_lists[np.repeat(num_bytes.numpy() > 0, sizes)] = _join_floats(labels)
-    of_texts = np.zeros([count, 0], np.object_)
-    if spec.num_texts:
-        _check_texts(texts.row_lengths(), spec, sizes)
-        of_texts = texts.flat_values.numpy().reshape(count, spec.num_texts)
-    features = _join_floats(octets).reshape(count, spec.num_features)
-    return Lists.of(sizes, features, of_texts, label=of_lists)
-
-
-def _join_floats(octets: tf.Tensor) -> np.ndarray:
-    return np.frombuffer(b"".join(octets.numpy().tolist()), "<f4")
 
 
 def decode(
@@ -248,19 +155,6 @@ def _kinds(spec: FeatureSpec) -> dict[str, Any]:
     """The features and labels of lists, and their texts if there are any."""
     kinds = {spec.features: tf.io.FixedLenFeature([], tf.string), spec.label: _FLOATS}
     return {**kinds, spec.texts: _RAGGED} if spec.num_texts else kinds
-
-
-def _feature(name: str, values: Sequence[bytes]) -> list[bytes]:
-    """The parts of one entry of the map of features, to be joined at the end."""
-    if len(values) == 1:
-        inner = [head(1, len(values[0])), values[0]]
-    else:
-        inner = [tf.train.BytesList(value=values).SerializeToString()]
-    size = sum(map(len, inner))
-    feature = head(1, size)
-    value = head(2, len(feature) + size)
-    key = field(1, name.encode())
-    return [head(1, len(key) + len(value) + len(feature) + size), key, value, feature, *inner]
 
 
 def _sizes(parsed: Mapping[str, Any], spec: FeatureSpec) -> tf.Tensor:

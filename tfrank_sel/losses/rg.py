@@ -53,15 +53,17 @@ class RGLoss(ListwiseLoss):
             The loss of each state, `[count]`.
         """
         if weights is None:
-            weights = xp.ones(xp.shape(vectors)[:1], vectors.dtype)
-        total = xp.reduce_sum(weights)
-        shares = xp.divide_no_nan(weights, total)[:, xp.newaxis]
-        mean, covariance = _moments(vectors, shares)
-        means = xp.matvec(states, mean)
-        variances = xp.reduce_sum(states * xp.matmul(states, covariance), axis=1)
+            total = xp.cast(xp.shape(vectors)[0], vectors.dtype)
+            shares = xp.divide_no_nan(xp.ones_like(total), total)
+        else:
+            total = xp.reduce_sum(weights)
+            shares = xp.divide_no_nan(weights, total)[:, xp.newaxis]
         has_class = (indices >= 0) & (indices < xp.shape(vectors)[0]) & (total > 0.0)
         places = xp.where(has_class, indices, 0)
-        over = xp.einsum("ck,cnk->cn", states, xp.gather(vectors, places) - mean)
+        mean, covariance, own = _moments(vectors, shares, places)
+        means = xp.matvec(states, mean)
+        variances = xp.reduce_sum(states * xp.matmul(states, covariance), axis=1)
+        over = xp.einsum("ck,cnk->cn", states, own - mean)
         gains = xp.where(has_class, self.gain(xp.ones_like(over)), 0.0)
         gain = xp.reduce_sum(gains, axis=1)
         log_total = xp.log(xp.where(total > 0.0, total, 1.0))
@@ -211,25 +213,45 @@ def _moments_of_one(classes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Te
     return f(scores)
 
 
-@xp.custom_gradient
-def _moments(vectors: Tensor, shares: Tensor) -> tuple[tuple[Tensor, Tensor], object]:
-    """Returns the mean and the covariance of vectors, `[count, size]`, of which shares sum to 1.
+def _moments(vectors: Tensor, shares: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the mean and the covariance of vectors, `[count, size]`, and those at some places.
 
     About the mean: of vectors far from 0, the digits of their spread would be lost otherwise. The
-    gradient of TensorFlow would keep five arrays of the size of the vectors; since the shares of
-    the centred vectors sum to 0, that of the covariance does not go through the mean.
+    gradient of TensorFlow would keep five arrays of the size of the vectors, and add one more for
+    the places; since the shares of the centred vectors sum to 0, that of the covariance does not go
+    through the mean.
+
+    Args:
+        vectors: The vectors.
+        shares: The share of each, `[count, 1]`, of the sum 1, or one number if all are equal.
+        places: Indices of vectors, `[..., n]`.
     """
-    mean = xp.reduce_sum(shares * vectors, axis=0)
-    centred = vectors - mean
-    covariance = xp.matmul(shares * centred, centred, transpose_a=True)
+    is_uniform = not xp.rank(shares)
 
-    def gradient(of_mean: Tensor, of_covariance: Tensor) -> tuple[Tensor, None]:
-        both = of_covariance + xp.transpose(of_covariance)
-        # The gradient computes the centre again, so that it has a derivative itself.
-        centre = xp.reduce_sum(shares * vectors, axis=0)
-        return shares * (xp.matmul(vectors - centre, both) + of_mean), None
+    def weigh(x: Tensor) -> Tensor:
+        return x if is_uniform else shares * x
 
-    return (mean, covariance), gradient
+    # a factor of small arrays takes no time
+    factor = shares if is_uniform else xp.ones([], vectors.dtype)
+
+    def centre(vectors: Tensor) -> Tensor:
+        return factor * xp.reduce_sum(weigh(vectors), axis=0)
+
+    @xp.custom_gradient
+    def f(vectors: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], object]:
+        mean = centre(vectors)
+        centred = vectors - mean
+        covariance = factor * xp.matmul(weigh(centred), centred, transpose_a=True)
+
+        def gradient(of_mean: Tensor, of_covariance: Tensor, of_places: Tensor) -> Tensor:
+            both = factor * (of_covariance + xp.transpose(of_covariance))
+            # The gradient computes the centre again, so that it has a derivative itself.
+            slopes = xp.matmul(vectors - centre(vectors), both) + factor * of_mean
+            return xp.tensor_scatter_nd_add(weigh(slopes), places[..., xp.newaxis], of_places)
+
+        return (mean, covariance, xp.gather(vectors, places)), gradient
+
+    return f(vectors)
 
 
 def _gains(gain: Callable[[Tensor], Tensor], labels: Tensor, mask: Tensor) -> Tensor:

@@ -16,13 +16,10 @@ from tfrank_sel import compilation, keras_versions
 from tfrank_sel.canonical_text import SPELLINGS, canonical
 from tfrank_sel.errors import refusal
 from tfrank_sel.features import (
-    DAY,
-    MEAN,
     Category,
     Feature,
     FeatureTypes,
     Hash,
-    Timestamp,
     Vector,
     check,
     of_config,
@@ -31,9 +28,12 @@ from tfrank_sel.keras_versions import LayerOptions
 from tfrank_sel.models.summary import (
     Moments,
     by_feature,
+    column_names,
+    columns,
     compress,
     decode_texts,
     distinguishable,
+    joined_columns,
     vocabulary,
 )
 from tfrank_sel.ops import layout
@@ -395,7 +395,7 @@ class Preparation(Configurable, keras.layers.Layer):
         ]  # fmt: skip
         rows, *others = (np.concatenate(x) for x in zip(*parts, strict=True))
         types = _types(features, rows.shape[1])
-        values = columns(types, tf.constant(rows, tf.float64)).numpy()
+        values = joined_columns(types, rows)
         if not len(rows) or np.isinf(values).any():
             received = f"{len(rows)} items, {int(np.isinf(values).sum())} infinite numbers"
             raise refusal("`batches` must have at least one item and finite numbers", received)
@@ -461,7 +461,7 @@ class Preparation(Configurable, keras.layers.Layer):
         """Returns the prepared features, in a dict with their mask if the inputs are a dict."""
         numbers, mask = features_and_mask(inputs)
         # a float32 logarithm depends on the position in the tensor, a float64 logarithm hardly does
-        x = columns(self._types, tf.cast(numbers, tf.float64))
+        x = tf.concat(columns(self._types, tf.cast(numbers, tf.float64), tf), axis=-1)
         is_missing = tf.math.is_nan(x)
         x = tf.sign(x) * tf.math.log1p(tf.abs(x)) - tf.constant(self.mean, tf.float64)
         deviation = np.sqrt(np.asarray(self.variance))
@@ -492,47 +492,6 @@ class Preparation(Configurable, keras.layers.Layer):
         if isinstance(input_shape, Mapping):
             return {"features": shape, "mask": input_shape["mask"]}
         return shape
-
-
-def column_names(features: FeatureTypes) -> list[str]:
-    """Returns a name for each of `columns`."""
-    return [x for name, feature in features.items() for x in feature.columns(name)]
-
-
-def columns(features: FeatureTypes, numbers: tf.Tensor) -> tf.Tensor:
-    """Returns the columns to standardise from the numbers of items.
-
-    A missing number becomes the constant of its type. A timestamp becomes its age in days, or the
-    sines and cosines of its time of day and day of the week.
-
-    Args:
-        features: Type of each feature.
-        numbers: Raw numbers, float64 `[..., num_features]`, NaN if missing.
-
-    Returns:
-        The columns, in the order of `column_names`; NaN if missing.
-    """
-    widths = [len(feature.numbers(name)) for name, feature in features.items()]
-    by_name = dict(zip(features, tf.split(numbers, widths, axis=-1), strict=True))
-    parts = []
-    for name, feature in features.items():
-        x = by_name[name]
-        if isinstance(feature, Timestamp):
-            if feature.since is not None:
-                gap = by_name[feature.since] - x
-                parts.append(gap[..., :1] + gap[..., 1:] / DAY)
-            if feature.parts:
-                day, second = x[..., :1], x[..., 1:]
-                # 1970-01-01 was a Thursday, and a week begins on Monday
-                of_week = (tf.math.floormod(day + 3.0, 7.0) + second / DAY) / 7.0
-                for turn in (second / DAY, of_week):
-                    parts += [tf.sin(2.0 * np.pi * turn), tf.cos(2.0 * np.pi * turn)]
-        elif not isinstance(getattr(feature, "missing", MEAN), str):
-            constant = tf.constant(feature.missing, x.dtype)  # type: ignore[attr-defined]
-            parts.append(tf.where(tf.math.is_nan(x), constant, x))
-        else:
-            parts.append(x)
-    return tf.concat(parts or [numbers], axis=-1)
 
 
 def _types(features: Mapping[str, Any] | None, count: int) -> dict[str, Feature]:

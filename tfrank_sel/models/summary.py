@@ -4,14 +4,14 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tfrank_sel.canonical_text import canonical
 from tfrank_sel.errors import refusal
-from tfrank_sel.features import Category, FeatureTypes, spans
+from tfrank_sel.features import DAY, MEAN, Category, FeatureTypes, Timestamp, spans
 
 BLOCK = 2**16  # items at a time that are copied to float64
 
@@ -93,6 +93,56 @@ class Moments:
 def compress(values: npt.ArrayLike) -> np.ndarray:
     """Compresses features to `sign(x) * log(1 + abs(x))`, outside of a model."""
     return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
+
+
+def column_names(features: FeatureTypes) -> list[str]:
+    """Returns a name for each of `columns`."""
+    return [x for name, feature in features.items() for x in feature.columns(name)]
+
+
+def columns(features: FeatureTypes, numbers: Any, xp: Any = np) -> list[Any]:
+    """Returns the columns to standardise from the numbers of items, feature by feature.
+
+    A missing number becomes the constant of its type. A timestamp becomes its age in days, or the
+    sines and cosines of its time of day and day of the week.
+
+    Args:
+        features: Type of each feature.
+        numbers: Raw numbers, float64 `[..., num_features]`, NaN if missing.
+        xp: Package of the functions: `np`, or `tf` in a graph.
+
+    Returns:
+        Parts of the columns, in the order of `column_names`, to be joined along the last axis; NaN
+        if missing.
+    """
+    by_name = {
+        name: numbers[..., :0] if is_text else numbers[..., span]
+        for name, _, is_text, span in spans(features)
+    }
+    parts = []
+    for name, feature in features.items():
+        x = by_name[name]
+        if isinstance(feature, Timestamp):
+            if feature.since is not None:
+                gap = by_name[feature.since] - x
+                parts.append(gap[..., :1] + gap[..., 1:] / DAY)
+            if feature.parts:
+                day, second = x[..., :1], x[..., 1:]
+                # 1970-01-01 was a Thursday, and a week begins on Monday
+                of_week = ((day + 3.0) % 7.0 + second / DAY) / 7.0
+                for turn in (second / DAY, of_week):
+                    parts += [xp.sin(2.0 * np.pi * turn), xp.cos(2.0 * np.pi * turn)]
+        elif not isinstance(getattr(feature, "missing", MEAN), str):
+            constant = np.float64(feature.missing)  # type: ignore[attr-defined]
+            parts.append(xp.where(x == x, x, constant))
+        else:
+            parts.append(x)
+    return parts or [numbers]
+
+
+def joined_columns(features: FeatureTypes, numbers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Returns the `columns` of numbers of items as an array."""
+    return np.concatenate(columns(features, numbers.astype(np.float64)), axis=-1)
 
 
 def distinguishable(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:

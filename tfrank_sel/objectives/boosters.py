@@ -12,13 +12,16 @@ from tfrank_sel.errors import received, refusal, require_extra
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.metrics import ItemMetric, ListwiseMetric
 from tfrank_sel.metrics.base import RankedMetric
+from tfrank_sel.objectives import closed_forms
 from tfrank_sel.objectives.derivatives import Derivatives
 from tfrank_sel.objectives.lists import (
     DATA_SETS,
     Array,
     Batch,
+    arrays,
     as_scores,
     batches,
+    check_labels,
     content,
 )
 
@@ -47,6 +50,7 @@ class Measured:
         measure: Any = metric.over_ties() if isinstance(metric, RankedMetric) else metric
         self.metric = measure
         self._lists = functools.lru_cache(DATA_SETS)(functools.partial(batches, measure))
+        self._ndcg = functools.lru_cache(DATA_SETS)(self._measure)
         if isinstance(metric, ListwiseMetric):
             # called after each tree, where operations one by one take three times as long
             self._evaluate = numerics.graph(measure.evaluate)
@@ -71,8 +75,12 @@ class Measured:
         group: ArrayLike | None = None,
     ) -> float:
         """Computes the mean; the arguments are those of `Derivatives`."""
-        lists: list[Batch] = self._lists(*content(labels, weights, group))
-        items = np.append(as_scores(scores, np.size(labels)), 0.0)
+        contents, flat = content(labels, weights, group), as_scores(scores, np.size(labels))
+        if closed_forms.measures(self.metric):
+            values, counted = self._ndcg(*contents)(flat)
+            return float(np.average(values, weights=counted)) if counted.any() else 0.0
+        lists: list[Batch] = self._lists(*contents)
+        items = np.append(flat, 0.0)
         scored = (
             (y_true, items[index].reshape(y_true.shape), sample_weight)
             for y_true, sample_weight, index in lists
@@ -88,6 +96,11 @@ class Measured:
             total += float(np.sum(np.where(counted > 0.0, counted * values, 0.0)))
             weight += float(np.sum(counted))
         return total / weight if weight else 0.0
+
+    def _measure(self, *lists: Any) -> closed_forms.ListMeasure:
+        labels, weights, sizes = arrays(*lists)
+        check_labels(self.metric, labels)
+        return closed_forms.ndcg(self.metric, labels, weights, sizes)
 
     def _of_lists(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any]:
         if isinstance(self.metric, ListwiseMetric):

@@ -18,11 +18,14 @@ from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.losses.bases import ScoreVectorLoss
 from tfrank_sel.losses.pairwise import PairwiseLoss
 from tfrank_sel.losses.sampled import SampledLoss
+from tfrank_sel.objectives import closed_forms
 from tfrank_sel.objectives.lists import (
     DATA_SETS,
     Array,
+    arrays,
     as_scores,
     batches,
+    check_labels,
     content,
 )
 from tfrank_sel.ops import masking
@@ -193,6 +196,7 @@ class Derivatives:
         self.floor = floor
         self.seed = seed
         self._prepared = functools.lru_cache(DATA_SETS)(self._prepare)
+        self._closed_form = functools.lru_cache(DATA_SETS)(self._derive)
         self._graphs = [
             tf.function(self._derivatives, jit_compile=is_compiled, autograph=False)
             for is_compiled in (False, True)
@@ -226,8 +230,12 @@ class Derivatives:
         Raises:
             ValueError: If the loss cannot use a label, such as a negative one, or sizes differ.
         """
-        prepared = self._prepared(*content(labels, weights, group))
+        lists = content(labels, weights, group)
         values = as_scores(scores, np.size(labels))
+        if closed_forms.has_derivatives(self.loss):
+            gradient, diagonal = self._closed_form(*lists)(values)
+            return gradient.astype(np.float32), diagonal.astype(np.float32)
+        prepared = self._prepared(*lists)
         if not len(values):
             return np.zeros(0, np.float32), np.zeros(0, np.float32)
         seed = np.array([self.seed, zlib.crc32(values.data)], np.int64)
@@ -235,6 +243,11 @@ class Derivatives:
         pairs = sum(index.shape.num_elements() * index.shape[-1] for index in prepared[1])
         gradient, diagonal = self._graphs[pairs > PAIRS](scores, tf.constant(seed), *prepared)
         return np.asarray(gradient, np.float32), np.asarray(diagonal, np.float32)
+
+    def _derive(self, *lists: Any) -> closed_forms.ItemDerivatives:
+        labels, weights, sizes = arrays(*lists)
+        check_labels(self.loss, labels)
+        return closed_forms.derivatives(self.loss, labels, weights, sizes, self.floor)
 
     def _prepare(
         self, labels: bytes, weights: bytes | None, group: bytes

@@ -32,9 +32,9 @@ def batches(formula: "Formula", labels: bytes, weights: bytes | None, group: byt
         For each width: labels, padded with NaN, and weights as Keras takes them; and the index of
         the item in each slot, `[chunks, lists, width]`, which at padding is the number of items.
     """
-    y, sizes = np.frombuffer(labels, np.float64), np.frombuffer(group, np.int64)
+    y, w, sizes = arrays(labels, weights, group)
     check_labels(formula, y)
-    w = None if weights is None else np.append(np.frombuffer(weights, np.float64), 0.0)
+    w = None if w is None else np.append(w, 0.0)
     starts, padded_labels = np.append(np.cumsum(sizes) - sizes, 0), np.append(y, np.nan)
     padded, low = [], 0
     for width in _widths(sizes[sizes > 0]):
@@ -76,6 +76,14 @@ def content(labels: ArrayLike, weights: ArrayLike | None, group: ArrayLike | Non
     return y.tobytes(), w.tobytes(), sizes.tobytes()
 
 
+def arrays(
+    labels: bytes, weights: bytes | None, group: bytes
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.int64]]:
+    """Returns labels, weights and sizes of some `content`."""
+    w = None if weights is None else np.frombuffer(weights, np.float64)
+    return np.frombuffer(labels, np.float64), w, np.frombuffer(group, np.int64)
+
+
 def as_scores(scores: ArrayLike, count: int) -> NDArray[np.float64]:
     """Checks that there is a score for each item."""
     values = np.ascontiguousarray(scores, np.float64).ravel()
@@ -103,6 +111,8 @@ def _widths(sizes: NDArray[np.int64]) -> list[int]:
 
 Formula: TypeAlias = keras.losses.Loss | ListwiseMetric | ItemMetric
 TRIED = 7  # the smallest labels, and the largest
+# Formulas that are finite for all labels of this size, also in float32.
+OF_PLAIN_LABELS, PLAIN = {"MeanSquaredLoss", "NDCG", "RGCrossLoss"}, 1e6
 
 
 def check_labels(formula: Formula, labels: ArrayLike) -> None:
@@ -131,6 +141,8 @@ def check_labels(formula: Formula, labels: ArrayLike) -> None:
             f"{formula.name} requires labels of at least 0. {received}. Shift or map the labels, "
             "or use a loss of scores such as MeanSquaredLoss or MatchingLoss."
         )
+    if type(formula).__name__ in OF_PLAIN_LABELS and max(-low, high) < PLAIN:
+        return
     try:
         value = _value(formula, y_true, y_pred)
     except (TypeError, ValueError, tf.errors.OpError) as error:

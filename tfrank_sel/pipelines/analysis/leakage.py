@@ -12,6 +12,7 @@ from tfrank_sel.data.formats import Schema, TableReader, rows, tables
 from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import Rejected
 from tfrank_sel.features import whole
+from tfrank_sel.models.summary import column_names, joined_columns
 from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Anomaly, check_rule
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.data import Gates
@@ -218,7 +219,7 @@ def of_texts(texts: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> np.nda
 
 
 def of_items(
-    names: Sequence[str],
+    schema: Schema,
     numbers: np.ndarray,
     texts: np.ndarray | None,
     labels: np.ndarray,
@@ -226,7 +227,10 @@ def of_items(
     gates: Gates = WARN_ALL,
 ) -> Iterator[Anomaly]:
     """Finds features of numbers and texts that leak the label: see `of_features` and `of_texts`."""
-    by_kind = [numbers] if texts is None else [numbers, of_texts(texts, labels, lists)]
+    by_kind = [joined_columns(schema.features, numbers)]
+    if texts is not None:
+        by_kind.append(of_texts(texts, labels, lists))
+    names = [*column_names(schema.features), *schema.texts]
     return of_features(names, np.hstack(by_kind), labels, lists, gates)
 
 
@@ -244,8 +248,8 @@ def of_table(origin: str, table: Any, schema: Schema, gates: Gates = WARN_ALL) -
     texts = lists.texts
     if texts is not None:
         texts = np.array([[x.encode() for x in row] for row in texts], object)
-    of_list, names = np.repeat(np.arange(len(lists)), lists.sizes), [*schema.names, *schema.texts]
-    return [*of_items(names, lists.features, texts, lists.labels, of_list, gates)]
+    of_list = np.repeat(np.arange(len(lists)), lists.sizes)
+    return [*of_items(schema, lists.features, texts, lists.labels, of_list, gates)]
 
 
 def suspects(configuration: Configuration) -> dict[str, str]:

@@ -23,7 +23,7 @@ from tfrank_sel.pipelines.analysis.gates import (
     check_rule,
     compare_types,
 )
-from tfrank_sel.pipelines.analysis.statistics import Statistics, columns
+from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
@@ -203,7 +203,8 @@ class _Outside(runners.Combiner):
 
     def count(self, element: Sequence[bytes]) -> np.ndarray:
         items = stored_lists.items(element, self.spec)
-        values = np.column_stack([items.labels, columns(items, self.features).astype(np.float32)])
+        numbers = summary.joined_columns(self.features, items.features).astype(np.float32)
+        values = np.column_stack([items.labels, numbers])
         count = values.shape[1]
         low, high, _ = self.rules.bounds[:, :count].astype(np.float32)
         is_outside = (values < low) | (values > high)

@@ -6,10 +6,9 @@ import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import tensorflow as tf
 
 from tfrank_sel import data
 from tfrank_sel.data.formats import Schema
@@ -17,7 +16,7 @@ from tfrank_sel.data.lists import Lists
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.errors import refusal
 from tfrank_sel.features import Category, FeatureTypes, Vector
-from tfrank_sel.models import preparation, summary
+from tfrank_sel.models import summary
 from tfrank_sel.models.summary import Moments, compress
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
@@ -25,6 +24,9 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored_lists
 from tfrank_sel.pipelines.ingestion.stored_lists import Records, StoredLists
 from tfrank_sel.pipelines.runners import Options
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 SHOWN = 1000  # reported values of a hashed feature
 KEPT = 500_000  # counted values of a text feature; if there are more, the most frequent so far
@@ -192,7 +194,7 @@ class Summary(runners.Combiner):
 
     def __init__(self, read: Callable[[Sequence[bytes]], Lists], features: FeatureTypes) -> None:
         self.read, self.features = read, features
-        self.names = preparation.column_names(features)
+        self.names = summary.column_names(features)
 
     def create_accumulator(self) -> _Totals:
         none, count = np.zeros([0], int), sum(len(y.numbers(x)) for x, y in self.features.items())
@@ -214,7 +216,7 @@ class Summary(runners.Combiner):
         return dataclasses.replace(statistics, texts=texts)
 
     def _totals(self, items: Lists) -> _Totals:
-        labels, rows = items.labels, columns(items, self.features)
+        labels, rows = items.labels, summary.joined_columns(self.features, items.features)
         of_list, is_item = np.repeat(np.arange(len(items.sizes)), items.sizes), ~np.isnan(labels)
         first = labels[np.repeat(np.cumsum(items.sizes) - items.sizes, items.sizes)]
         sizes = np.bincount(of_list[is_item], minlength=len(items.sizes))
@@ -233,11 +235,6 @@ class Summary(runners.Combiner):
             labels=collections.Counter(dict(zip(grades.tolist(), of_grade.tolist(), strict=True))),
             texts=dict(summary.by_feature(np.asarray(items.texts), self.features)),
         )
-
-
-def columns(items: Lists, features: FeatureTypes) -> np.ndarray:
-    """Returns the columns of numbers of items, as `preparation.columns`: float64."""
-    return preparation.columns(features, tf.constant(items.features, tf.float64)).numpy()
 
 
 def _merge(totals: _Totals, other: _Totals) -> _Totals:
@@ -338,7 +335,7 @@ class DataSplit(StoredLists):
         """Returns the first lists, as `stored_lists.sample`."""
         return stored_lists.sample(self.shards, self.spec, longest=self.longest)
 
-    def batches(self) -> tf.data.Dataset:
+    def batches(self) -> "tf.data.Dataset":
         """Returns batches of features and mask by name, and labels, for one pass."""
         batches = stored_lists.batches(self.shards, self.spec, self.statistics.list_sizes)
         return batches.take(-1 if self.most is None else self.most // stored_lists.BATCH)

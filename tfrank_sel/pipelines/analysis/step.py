@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
-from tfrank_sel.data import formats, stores
+from tfrank_sel.data import examples, formats, stores
 from tfrank_sel.data.formats import Columns, Schema
 from tfrank_sel.data.rejections import rejection
 from tfrank_sel.features import whole
-from tfrank_sel.models.preparation import column_names, columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
@@ -116,12 +114,11 @@ def analyze(run: "Run", folder: Path) -> None:
 
 def _leaks(split: DataSplit, gates: Gates) -> Iterator[Anomaly]:
     """Finds features that leak the label, in a sample of lists."""
-    lists, features = split.sample(), split.layout.features
+    lists = split.sample()
     mask = lists.inputs["mask"]
     texts = lists.inputs["texts"][mask] if split.layout.texts else None
-    numbers = columns(features, tf.constant(lists.inputs["features"][mask], tf.float64)).numpy()
-    names = [*column_names(features), *split.layout.texts]
-    return leakage.of_items(names, numbers, texts, lists.labels[mask], np.nonzero(mask)[0], gates)
+    numbers, of_list = lists.inputs["features"][mask], np.nonzero(mask)[0]
+    return leakage.of_items(split.layout, numbers, texts, lists.labels[mask], of_list, gates)
 
 
 def _leaks_of_log(job: Job, layout: Schema, gates: Gates) -> Iterator[Anomaly]:
@@ -150,8 +147,8 @@ def shared_queries(shards: Mapping[str, Sequence[str]], spec: data.FeatureSpec) 
     """
     queries = {}
     for split, paths in shards.items():
-        batches = stored_lists.serialized_batches(paths)
-        ids = (x for y in batches for x in stored_lists.context(y, spec, {})[spec.query_id])
+        name = spec.query_id.encode()
+        ids = (examples.octets(x)[name][0] for x in stored_lists.records(paths))
         queries[split] = ingest_counts.hashes_of(ids)
     train = queries.pop("train")
     return {x: n for x, own in queries.items() if (n := int(np.isin(own, train).sum()))}

@@ -13,7 +13,7 @@ from tfrank_sel import data
 from tfrank_sel.commandline import log_warnings
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.models import preparation
+from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.analysis.statistics import DataSplit
@@ -47,8 +47,8 @@ class ByFeature:
     sign: float
 
     def __call__(self, serialized: tf.Tensor, inputs: Tensors) -> np.ndarray:
-        numbers = tf.cast(inputs[self.schema.spec.features], tf.float64)
-        columns = preparation.columns(self.schema.features, numbers)[..., self.column].numpy()
+        numbers = inputs[self.schema.spec.features].numpy()
+        columns = summary.joined_columns(self.schema.features, numbers)[..., self.column]
         least = float(np.finfo(np.float32).min)
         values = np.clip(self.sign * columns, 0.5 * least, None)
         return np.where(np.isnan(values), least, values)
@@ -84,11 +84,10 @@ def rankings(train: DataSplit) -> dict[str, Ranking]:
     """
     by_name: dict[str, Ranking] = {}
     lists, layout, spec = train.sample(), train.layout, train.spec
-    names = preparation.column_names(layout.features)
+    names = summary.column_names(layout.features)
     if names:
         mask = lists.inputs["mask"]
-        numbers = tf.constant(lists.inputs[spec.features][mask], tf.float64)
-        rows = preparation.columns(layout.features, numbers).numpy()
+        rows = summary.joined_columns(layout.features, lists.inputs[spec.features][mask])
         order, _ = leakage.agreement(rows, lists.labels[mask], np.nonzero(mask)[0])
         best = int(np.abs(order[0]).argmax())
         by_name[f"{names[best]} alone"] = ByFeature(layout, best, float(np.sign(order[0, best])))

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gzip
 import os
 import shutil
 import struct
@@ -43,6 +44,25 @@ class Piece(Checked):
                     [length] = _LENGTH.unpack(_exactly(file.read(_LENGTH.size), _LENGTH.size, path))
                     yield _exactly(file.read(length), length, path)
                     file.seek(_CHECKSUM, os.SEEK_CUR)
+
+
+def records(path: str) -> Iterator[bytes]:
+    """Reads the records of a TFRecord file, compressed if its name ends in `.gz`.
+
+    Args:
+        path: The file; one of a store is copied to the cache.
+
+    Raises:
+        EOFError: If the file ends before its last record.
+        ValueError: If a record does not have its checksum.
+    """
+    with (gzip.open if path.endswith(".gz") else open)(stores.near(path), "rb") as file:
+        while head := file.read(_LENGTH.size):
+            [length] = _LENGTH.unpack(_exactly(head, _LENGTH.size, path))
+            record = _exactly(file.read(length), length, path)
+            if file.read(_CHECKSUM) != _checksum(record):
+                raise ValueError(f"{path} must have records with their checksums")
+            yield record
 
 
 def split_shards(shards: Sequence[str], size: int) -> list[Piece]:

@@ -1,35 +1,45 @@
 """Stored lists of ingest: the packed layout, with the context of the query."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 
-from tfrank_sel import data
-from tfrank_sel.data import batching, packed, stores
+from tfrank_sel import data, lazy
+from tfrank_sel.data import examples, stores, writing
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.data.lists import Lists
+from tfrank_sel.data.lists import Lists, pad
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.files.mirrors import Mirror, near
+from tfrank_sel.pipelines.ingestion.shards import records as read_records
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfrank_sel.data import batching, packed
+else:
+    batching = lazy.Module("tfrank_sel.data.batching")
+    packed = lazy.Module("tfrank_sel.data.packed")
+    tf = lazy.Module("tensorflow")
 
 BATCH = 64
 _OCTETS = 1 << 22  # of records that are summed at once
 SLOTS = 20_000  # items of a sample, with padding
 
-Tensors: TypeAlias = dict[str, tf.Tensor]  # by name
+Tensors: TypeAlias = "dict[str, tf.Tensor]"  # by name
 # Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
-Scorer: TypeAlias = Callable[[Tensors], tf.Tensor]
+Scorer: TypeAlias = "Callable[[Tensors], tf.Tensor]"
 # Maps serialized lists and their parsed inputs to scores `[batch_size, list_size]`; it is sent to
 # workers, too.
-Ranking: TypeAlias = Callable[[tf.Tensor, Tensors], np.ndarray]
+Ranking: TypeAlias = "Callable[[tf.Tensor, Tensors], np.ndarray]"
 
 
-def _dataset(shard: str) -> tf.data.Dataset:
+def _dataset(shard: str) -> "tf.data.Dataset":
     """The records of a file, compressed if its name ends in `.gz`; a URL is copied to the cache."""
     compression = "GZIP" if shard.endswith(".gz") else ""
     return tf.data.TFRecordDataset(stores.near(shard), compression)
@@ -45,7 +55,7 @@ def serialize(
         context: Other values of its query, each one more feature of the example.
         spec: Names of the parts and number of features.
     """
-    record = packed.serialize(
+    record = examples.serialize(
         item_list.features,
         spec,
         labels=item_list.labels,
@@ -54,21 +64,12 @@ def serialize(
         texts=item_list.texts if spec.num_texts else None,
         weights=item_list.weights if spec.weight else None,
     )
-    if not context:
-        return record
-    example = tf.train.Example()
-    for name, value in context.items():
-        feature = example.features.feature[name]
-        if isinstance(value, str):
-            feature.bytes_list.value.append(value.encode())
-        else:
-            feature.float_list.value.append(value)
     # Parsers of protocol buffers merge concatenated messages.
-    return record + example.SerializeToString(deterministic=True)
+    return record + writing.example(context) if context else record
 
 
 def context(
-    serialized: tf.Tensor, spec: data.FeatureSpec, kinds: Mapping[str, bool]
+    serialized: "tf.Tensor", spec: data.FeatureSpec, kinds: Mapping[str, bool]
 ) -> dict[str, np.ndarray]:
     """Returns the identifier and the context of each query.
 
@@ -88,12 +89,12 @@ def context(
     return {name: x.numpy() for name, x in tf.io.parse_example(serialized, features).items()}
 
 
-def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> Tensors:
+def inputs(parsed: "Mapping[str, tf.Tensor]", spec: data.FeatureSpec) -> "Tensors":
     """Returns the inputs of a list scorer from parsed records: features, texts if any, and mask."""
     return {name: parsed[name] for name in inputs_spec(spec)}
 
 
-def inputs_spec(spec: data.FeatureSpec) -> dict[str, tf.TensorSpec]:
+def inputs_spec(spec: data.FeatureSpec) -> "dict[str, tf.TensorSpec]":
     """Returns the kinds of `inputs`, by name."""
     kinds = {
         spec.features: tf.TensorSpec([None, None, spec.num_features], tf.float32),
@@ -106,7 +107,7 @@ def inputs_spec(spec: data.FeatureSpec) -> dict[str, tf.TensorSpec]:
 
 def batches(
     shards: Sequence[str], spec: data.FeatureSpec, list_sizes: Mapping[int, int]
-) -> tf.data.Dataset:
+) -> "tf.data.Dataset":
     """Returns features and mask of lists by name, and the labels, for one pass.
 
     Args:
@@ -125,22 +126,27 @@ def batches(
 
 def items(serialized: Sequence[bytes], spec: data.FeatureSpec) -> Lists:
     """Returns the items of records."""
-    return packed.items(tf.constant(serialized, tf.string), spec)
+    return examples.items(serialized, spec)
 
 
-def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
+def serialized_batches(shards: Sequence[str]) -> "Iterator[tf.Tensor]":
     """Reads records of files, and patterns of them, 64 at a time, in the order of the files."""
     for file in runners.files(shards):  # the next file is copied after this one has been read
         yield from _dataset(file).batch(BATCH)
 
 
+def records(shards: Sequence[str]) -> Iterator[bytes]:
+    """Reads records of files, and patterns of them, in the order of the files."""
+    for file in runners.files(shards):  # the next file is copied after this one has been read
+        yield from read_records(file)
+
+
 def blocks(shards: Sequence[str]) -> Iterator[list[bytes]]:
-    """Reads records as `serialized_batches`, some MiB at a time."""
+    """Reads records as `records`, some MiB at a time."""
     block, size = list[bytes](), 0
-    for serialized in serialized_batches(shards):
-        batch = serialized.numpy().tolist()
-        block += batch
-        size += sum(map(len, batch))
+    for record in records(shards):
+        block.append(record)
+        size += len(record)
         if size >= _OCTETS:
             yield block
             block, size = [], 0
@@ -175,7 +181,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
             )
 
 
-def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> Tensors:
+def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> "Tensors":
     """Returns one list as the inputs of a list scorer."""
     inputs = {
         spec.features: tf.constant(item_list.features[None]),
@@ -268,7 +274,7 @@ class StoredLists:
     context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
     @property
-    def inputs(self) -> dict[str, tf.TensorSpec]:
+    def inputs(self) -> "dict[str, tf.TensorSpec]":
         """Inputs of a scorer by name, as `parse` returns them."""
         return inputs_spec(self.spec)
 
@@ -278,12 +284,12 @@ class StoredLists:
         parsed = (packed.parse(x, self.spec) for x in serialized_batches(self.shards))
         return any(bool(tf.reduce_any(x[self.spec.label] <= 0.0)) for x in parsed)
 
-    def parse(self, serialized: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+    def parse(self, serialized: "tf.Tensor") -> "tuple[Tensors, tf.Tensor]":
         """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
         parsed = packed.parse(serialized, self.spec)
         return inputs(parsed, self.spec), parsed[self.spec.label]
 
-    def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
+    def queries(self, serialized: "tf.Tensor") -> dict[str, np.ndarray]:
         """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
         return context(serialized, self.spec, self.context)
 
@@ -319,11 +325,10 @@ def sample(shards: Sequence[str], spec: data.FeatureSpec, *, longest: int) -> Sa
         spec: Names of the parts and number of features.
         longest: Number of items of the longest list.
     """
-    count, records = max(SLOTS // longest, 1), list[bytes]()
-    for serialized in serialized_batches(shards):
-        records += serialized.numpy().tolist()
-        if len(records) >= count:
-            break
-    parsed = packed.parse(tf.constant(records[:count]), spec)
-    arrays = {name: x.numpy() for name, x in inputs(parsed, spec).items()}
-    return Sample(arrays, parsed[spec.label].numpy())
+    first = itertools.islice(records(shards), max(SLOTS // longest, 1))
+    lists = items([*first], spec)
+    mask = np.arange(max(lists.sizes, default=0)) < lists.sizes[:, np.newaxis]
+    inputs = {spec.features: pad(lists.features, mask, 0.0), "mask": mask}
+    if spec.num_texts:
+        inputs[spec.texts] = pad(np.asarray(lists.texts), mask, b"")
+    return Sample(inputs, pad(lists.labels, mask, np.nan))

@@ -5,35 +5,54 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from tfrank_sel import lazy
 from tfrank_sel.arguments import StrPath
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.distribution import Group
-from tfrank_sel.losses import choice
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema
 from tfrank_sel.pipelines.analysis.statistics import DataSplit, Statistics
-from tfrank_sel.pipelines.configuration import load
+from tfrank_sel.pipelines.configuration import Configuration, load
 from tfrank_sel.pipelines.configuration.training import Settings
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.evaluation.evaluation import Evaluation, evaluate
-from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
 from tfrank_sel.pipelines.files import folders, manifests, mirrors
 from tfrank_sel.pipelines.files.manifests import Written
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Job
 from tfrank_sel.pipelines.ingestion.stored_lists import Earlier, Ranking, Records, Scorer
-from tfrank_sel.pipelines.learning import instantiate, workers
-from tfrank_sel.pipelines.learning.step import read
-from tfrank_sel.pipelines.push.step import Pushed
 from tfrank_sel.pipelines.run.steps import STEPS
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.terminal import Terminal
-from tfrank_sel.training.candidates import Candidate
-from tfrank_sel.training.fitting import Trained
+
+if TYPE_CHECKING:
+    from tfrank_sel.distribution import Group
+    from tfrank_sel.losses import choice
+    from tfrank_sel.pipelines.evaluation import evaluation as evaluations, saved
+    from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+    from tfrank_sel.pipelines.learning import instantiate, step as learning, workers
+    from tfrank_sel.pipelines.push import step as pushing
+    from tfrank_sel.pipelines.push.step import Pushed
+    from tfrank_sel.training.candidates import Candidate
+    from tfrank_sel.training.fitting import Trained
+else:  # of steps with models, which import TensorFlow
+    choice = lazy.Module("tfrank_sel.losses.choice")
+    evaluations = lazy.Module("tfrank_sel.pipelines.evaluation.evaluation")
+    instantiate = lazy.Module("tfrank_sel.pipelines.learning.instantiate")
+    learning = lazy.Module("tfrank_sel.pipelines.learning.step")
+    pushing = lazy.Module("tfrank_sel.pipelines.push.step")
+    saved = lazy.Module("tfrank_sel.pipelines.evaluation.saved")
+    workers = lazy.Module("tfrank_sel.pipelines.learning.workers")
+
+# The keys of which objects are made.
+_OBJECTS: Mapping[str, set[str]] = {
+    "model": {"class_", "trees"},
+    "training": {"loss", "optimizer", "schedule", "region", "workers"},
+    "evaluation": {"baseline"},
+}
 
 
 class Run:
@@ -60,7 +79,9 @@ class Run:
         if trains:
             # The group must exist before TensorFlow makes any object.
             _ = self.group
-        _ = self.options, self.curated_schema, self.candidates
+        _ = self.options, self.curated_schema
+        if trains or not _has_default_models(self.configuration):
+            _ = self.candidates
 
     @functools.cached_property
     def step_manifests(self) -> dict[str, Written]:
@@ -86,7 +107,7 @@ class Run:
         return earlier
 
     @functools.cached_property
-    def group(self) -> Group:
+    def group(self) -> "Group":
         """The workers, which must join before TensorFlow runs anything."""
         return workers.join(self.configuration, self.job.place)
 
@@ -100,7 +121,7 @@ class Run:
         return settings.model_copy(update={"gain": above})
 
     @functools.cached_property
-    def candidates(self) -> dict[str, Candidate]:
+    def candidates(self) -> "dict[str, Candidate]":
         """The candidates, before they see the labels: `baseline`, if there is one, and `ours`."""
         return instantiate.named_candidates(self.configuration)
 
@@ -137,33 +158,36 @@ class Run:
         return np.repeat([float(x) for x in counts], [*counts.values()])
 
     @functools.cached_property
-    def trained_models(self) -> dict[str, Trained]:
+    def trained_models(self) -> "dict[str, Trained]":
         """The models, `ours` and, if there is one, `baseline`."""
-        return read(self.output / "train", self.candidates)
+        return learning.read(self.output / "train", self.candidates)
 
     @functools.cached_property
     def scorers(self) -> dict[str, Scorer]:
         """The scoring function of each of the models, whose graph all steps share."""
         inputs = self.splits["test"].inputs
-        return {name: TracedScorer(x.scores, inputs) for name, x in self.trained_models.items()}
+        models = self.trained_models.items()
+        return {name: saved.TracedScorer(x.scores, inputs) for name, x in models}
 
     @functools.cached_property
-    def exported_model(self) -> RecordScorer:
+    def exported_model(self) -> "saved.RecordScorer":
         """The exported model, loaded at first use."""
         folder = self.output / "export" / "saved_model"
-        return RecordScorer(str(folder), self.records.layout.features)
+        return saved.RecordScorer(str(folder), self.records.layout.features)
 
     @functools.cached_property
-    def evaluation(self) -> Evaluation:
+    def evaluation(self) -> "Evaluation":
         """Our model against the baseline on the test split."""
-        return Evaluation.of(folders.read_json(self.output / "evaluate" / "metrics.json"))
+        return evaluations.Evaluation.of(
+            folders.read_json(self.output / "evaluate" / "metrics.json")
+        )
 
     @property
-    def push_outcome(self) -> Pushed | None:
+    def push_outcome(self) -> "Pushed | None":
         """The outcome of the push of our model; None before it."""
-        return Pushed.load(self.output / "push")
+        return pushing.Pushed.load(self.output / "push")
 
-    def compare(self, scorer: Scorer, others: Mapping[str, Scorer]) -> Evaluation:
+    def compare(self, scorer: Scorer, others: Mapping[str, Scorer]) -> "Evaluation":
         """Compares another scoring function with the exported ranker, on the test split.
 
         Args:
@@ -173,12 +197,12 @@ class Run:
         test, settings = self.splits["test"], self.settings
 
         def ranking(other: Scorer) -> Ranking:
-            graph = TracedScorer(other, test.inputs)
+            graph = saved.TracedScorer(other, test.inputs)
             return lambda _, inputs: graph(inputs).numpy()
 
         with tempfile.TemporaryDirectory() as scratch:
-            return evaluate(
-                TracedScorer(scorer, test.inputs),
+            return evaluations.evaluate(
+                saved.TracedScorer(scorer, test.inputs),
                 self.exported_model,
                 test,
                 scratch,
@@ -188,6 +212,16 @@ class Run:
                 has_irrelevant=test.has_irrelevant,
                 simple={name: ranking(other) for name, other in others.items()},
             )
+
+
+def _has_default_models(configuration: Configuration) -> bool:
+    """Whether losses, models and optimizer are those of the default, which can be made."""
+    default = Configuration()
+    return not configuration.modules and all(
+        getattr(configuration, section).model_dump(include=keys)
+        == getattr(default, section).model_dump(include=keys)
+        for section, keys in _OBJECTS.items()
+    )
 
 
 def open_run(folder: StrPath) -> Run:
