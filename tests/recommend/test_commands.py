@@ -117,13 +117,18 @@ def test_what_is_significantly_worse_is_held_back(monkeypatch):
 def test_a_damaged_recommender_is_refused(tmp_path):
     Quick().fit(taken()).save("out/recommender")
     assert invoke("recommend", "out", "--output", "all.parquet").exit_code == 0
-    for name in ("trees.txt", "arrays.npz", "config.json"):
+    expected = "must have the content that was written", "expected the digests of a Recommender"
+    for name in ("trees.txt", "arrays.npz", "config.json", "digests.json"):
         path = tmp_path / "out" / "recommender" / name
         octets = path.read_bytes()
         path.write_bytes(octets[:-9] + b"damaged!\n")
         done = invoke("recommend", "out", "--output", "other.parquet")
         assert done.exit_code == 2
-        assert f"{name}: must have the content that was written" in done.stderr
+        assert f"{name}: {expected[name == 'digests.json']}" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        if name != "digests.json":  # without which it is of an earlier version
+            path.unlink()
+            assert invoke("recommend", "out", "--output", "other.parquet").exit_code == 2
         path.write_bytes(octets)
     assert not pathlib.Path("other.parquet").exists()
 

@@ -115,6 +115,8 @@ def test_what_users_have_and_what_is_excluded_is_left_out(fitted):
     assert not {*top.ravel()} & {*for_all.ravel()}
     own = [fitted.recommend([x], k=9, exclude={"item": top.ravel()})[0][0] for x in ("u1", "u2")]
     np.testing.assert_array_equal(for_all, own)
+    out, common = fitted._exclusions(TAKEN, {"item": TAKEN.item_ids})  # linear in both
+    assert (out.nnz, common.nnz) == (weigh(TAKEN).nnz, len(TAKEN.item_ids))
     pairs_of_all = [(user, item) for user in ("u1", "u2", "nobody") for item in top.ravel()]
     by_user = dict(zip(("user", "item"), zip(*pairs_of_all, strict=True), strict=True))
     np.testing.assert_array_equal(fitted.recommend(["u1", "u2"], k=9, exclude=by_user)[0], own)

@@ -36,7 +36,7 @@ from tfrank_sel.recommend.scores import (
 )
 from tfrank_sel.serialization import Frozen, register
 
-_BLOCK = 1024  # items at a time
+_BLOCK = 256  # items at a time
 _COUNTED = 0.5  # exponent of a user's number of items, by which his regularization grows
 
 
