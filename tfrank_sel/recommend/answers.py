@@ -17,6 +17,7 @@ from tfrank_sel.errors import received
 from tfrank_sel.locks import atomic_path
 from tfrank_sel.recommend import storage
 from tfrank_sel.terminal import Terminal
+from tfrank_sel.version import __version__
 
 if TYPE_CHECKING:
     from tfrank_sel.recommend.recommender import Recommender
@@ -32,7 +33,7 @@ def write(model: "Recommender", path: Path, k: int, verbose: bool) -> None:
     if path.exists():
         raise FileExistsError(received("`path` must not exist", path))
     output = os.path.abspath(path)
-    state = {"recommender": _digest(model), "k": k, "users": PART}
+    state = {"version": __version__, "recommender": _digest(model), "k": k, "users": PART}
     with resumption.resume(output, state) as folder:
         resumption.save(folder, state)
         starts = range(0, len(model.taken_.user_ids), PART)
