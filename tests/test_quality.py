@@ -17,6 +17,7 @@ from benchmarks.quality import (
     explanations,
     few_factors,
     leave_one_out,
+    two_stages,
     typed,
 )
 from benchmarks.quality.data import PARTS
@@ -175,6 +176,29 @@ def test_a_split_by_time_trains_on_nothing_later(tmp_path):
             target = split.target[user].indices.tolist()
             first = of_user[np.argsort(times[of_user])][:1]
             assert target == (items[first] - 7).tolist()
+
+
+@pytest.mark.parametrize("unseen", [1, 2])
+def test_two_stages_are_fitted_without_the_last_items_that_the_benchmark_names(tmp_path, unseen):
+    """The split of the library, and that of `leave_one_out`, beside the lines of the file."""
+    lines = {f"{user}": [*range(user, user + 4 + user % 4)] for user in range(1, 9)}
+    path = tmp_path / "s3rec" / "Beauty.txt"
+    path.parent.mkdir()
+    path.write_text("\n".join(" ".join(map(str, (x, *y))) for x, y in lines.items()))
+    for last in (0, 1):
+        parts = two_stages.split(tmp_path, "Beauty", unseen, bool(last))
+        ends = (0, -unseen), (0, -1), (-1, None)  # of the fit, the histories and the test
+        for part, (first, end) in zip(parts, ends, strict=True):
+            items = [part.items[part.users == user].tolist() for user in range(len(lines))]
+            assert items == [x[: len(x) - last][first:end] for x in lines.values()]
+        split = leave_one_out.held_out(path, 1 + last)
+        assert split.target.indices.tolist() == (parts.test.items - 1).tolist()
+        assert split.train.items.tolist() == parts.before.items.tolist()
+    table = [(user, item, n) for user, row in lines.items() for n, item in enumerate(row)]
+    names = dict(zip(("user", "item", "time"), zip(*table, strict=True), strict=True))
+    parts = two_stages.split(tmp_path, "Beauty", unseen)
+    for part, same in zip(data.Sequences.read(names).leave_one_out(), parts[1:], strict=True):
+        assert part.item_ids[part.items - 1].astype(int).tolist() == same.items.tolist()
 
 
 @pytest.mark.parametrize(("by_item", "least", "most"), [(False, 0.9, 1.1), (True, 2.0, 4.0)])

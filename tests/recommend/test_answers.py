@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.recommend.made import QUICK, taken
+from tfrank_sel import locks
+from tfrank_sel.data import InputError
 from tfrank_sel.recommend import Popular, Recommender, Successors, answers
 
 TAKEN = taken()
@@ -64,18 +67,22 @@ def test_what_was_killed_goes_on_where_it_was(saved, tmp_path, monkeypatch, caps
     recommender, starts = Recommender.load(saved), []
     table = answers._table
     monkeypatch.setattr(answers, "_table", lambda *x: starts.append(x[1]) or table(*x))
-    with pytest.raises(ValueError, match="parts of the same recommender and `k`"):
-        recommender.write(path, 5)
-    with pytest.raises(ValueError, match="parts of the same recommender and `k`"):
-        fitted(repeats=True).write(path, 4)
-    later = Recommender.load(saved)
-    later.taken_ = dataclasses.replace(later.taken_, times=later.taken_.times + 1.0)
-    with pytest.raises(ValueError, match="parts of the same recommender and `k`"):
-        later.write(path, 4)
+    work = tmp_path / ".all.parquet.partial"
+    shutil.copytree(work, tmp_path / "killed")
     recommender.write(path, 4, verbose=True)
     assert starts == [40, 60, 80]
     assert "100%" in capsys.readouterr().err
     check(path, recommender, 4)
+    later = Recommender.load(saved)
+    later.taken_ = dataclasses.replace(later.taken_, times=later.taken_.times + 1.0)
+    for other, k in ((recommender, 5), (fitted(repeats=True), 4), (later, 4)):
+        path.unlink()
+        shutil.copytree(tmp_path / "killed", work)
+        starts.clear()
+        other.write(path, k)
+        assert starts == [0, 20, 40, 60, 80]  # what is there is of other recommendations
+        check(path, other, k)
+    shutil.rmtree(tmp_path / "killed")
     assert [*tmp_path.iterdir()] == [path]
 
 
@@ -93,7 +100,7 @@ def test_the_file_is_new_and_a_damaged_part_is_named(saved, tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         recommender.write(path)
     monkeypatch.setattr(answers, "_table", table)
-    [part] = tmp_path.glob("*.parts/*.parquet")
+    [part] = tmp_path.glob(".*.partial/work/*.parquet")
     octets = part.read_bytes()
     middle = len(octets) // 4
     flipped = octets[:middle] + bytes([octets[middle] ^ 1]) + octets[middle + 1 :]
@@ -101,6 +108,11 @@ def test_the_file_is_new_and_a_damaged_part_is_named(saved, tmp_path, monkeypatc
         part.write_bytes(damaged)
         with pytest.raises((ValueError, OSError), match=r"0\.parquet"):
             recommender.write(path)
+    with (
+        locks.hold(tmp_path / ".all.parquet.partial"),
+        pytest.raises(InputError, match="by one process at a time"),
+    ):
+        recommender.write(path)
     part.write_bytes(octets)
     # a recommender that is fitted again to the same interactions goes on, too
     fitted().write(path)

@@ -9,7 +9,15 @@ import pytest
 from tests.recommend.made import QUICK, taken
 from tfrank_sel.data import Sequences
 from tfrank_sel.models.als import RGFactorizer
-from tfrank_sel.recommend import Encoder, Factors, Neighbours, Popular, Successors, pairs
+from tfrank_sel.recommend import (
+    Encoder,
+    Factors,
+    Neighbours,
+    Popular,
+    Successors,
+    candidates,
+    pairs,
+)
 from tfrank_sel.recommend.columns import ItemColumns, UserColumns
 from tfrank_sel.recommend.scores import Products, weigh
 
@@ -51,14 +59,18 @@ def test_successors_are_counted_as_the_formula_says():
     np.testing.assert_allclose(values(source, "share"), share, rtol=1e-6)
 
 
-def test_neighbours_are_the_cosines_of_sets_of_users():
-    source = Neighbours(decay=0.5).fit(TAKEN)
-    users = [{u for u, history in enumerate(HISTORIES) if i in history} for i in range(SHAPE[1])]
+@pytest.mark.parametrize(("latest", "links"), [(100, 500), (3, 500), (100, 4)])
+def test_neighbours_are_the_cosines_of_sets_of_users(latest, links, monkeypatch):
+    monkeypatch.setattr(candidates, "_BLOCK", 7)
+    source = Neighbours(decay=0.5, latest=latest, links=links).fit(TAKEN)
+    sets = [{*history[-latest:]} for history in HISTORIES]
+    users = [{u for u, own in enumerate(sets) if i in own} for i in range(SHAPE[1])]
     cosines = np.zeros((SHAPE[1], SHAPE[1]))
     for a in range(SHAPE[1]):
         for b in set(range(SHAPE[1])) - {a}:
             scale = np.sqrt((len(users[a]) + 1) * (len(users[b]) + 1))
             cosines[a, b] = len(users[a] & users[b]) / scale
+        cosines[a, np.argsort(-cosines[a].astype("f4"), kind="stable")[links:]] = 0.0
     recent = [(0.5 ** np.arange(len(x))) @ cosines[x[::-1]] for x in HISTORIES]
     np.testing.assert_allclose(values(source, "recent"), recent, rtol=1e-5)
     np.testing.assert_allclose(values(source, "all"), [cosines[x].sum(0) for x in HISTORIES], 1e-5)

@@ -20,8 +20,8 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "recommend.md"
 
 
 class Quick(Recommender):
-    def __init__(self, repeats=False):
-        super().__init__(QUICK, num_trees=20, num_threads=1, repeats=repeats)
+    def __init__(self, later=None, repeats=False):
+        super().__init__(QUICK, later, num_trees=20, num_threads=1, repeats=repeats)
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +77,7 @@ def test_the_test_is_by_the_latest_interactions_and_what_is_written_learned_of_a
     assert models["two stages"]["users"] <= frame[is_late].user.nunique()
     loaded = Recommender.load("out/recommender")
     assert len(loaded.taken_.users) == len(frame)
+    assert loaded.later == 0.1
     manifest = json.loads(
         pathlib.Path("out/serving/items/1/assets.extra/manifest.json").read_text("utf-8")
     )
@@ -116,15 +117,32 @@ def test_what_is_significantly_worse_is_held_back(monkeypatch):
 def test_a_damaged_recommender_is_refused(tmp_path):
     Quick().fit(taken()).save("out/recommender")
     assert invoke("recommend", "out", "--output", "all.parquet").exit_code == 0
-    for name in ("trees.txt", "arrays.npz", "config.json"):
+    expected = "must have the content that was written", "expected the digests of a Recommender"
+    for name in ("trees.txt", "arrays.npz", "config.json", "digests.json"):
         path = tmp_path / "out" / "recommender" / name
         octets = path.read_bytes()
         path.write_bytes(octets[:-9] + b"damaged!\n")
         done = invoke("recommend", "out", "--output", "other.parquet")
         assert done.exit_code == 2
-        assert f"{name}: must have the content that was written" in done.stderr
+        assert f"{name}: {expected[name == 'digests.json']}" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        if name != "digests.json":  # without which it is of an earlier version
+            path.unlink()
+            assert invoke("recommend", "out", "--output", "other.parquet").exit_code == 2
         path.write_bytes(octets)
     assert not pathlib.Path("other.parquet").exists()
+
+
+def test_the_format_is_that_of_all_tables(monkeypatch):
+    monkeypatch.setattr(command, "Recommender", Quick)
+    pd.read_csv("plays.csv").to_csv("plays.txt", sep="\t", index=False)
+    pd.DataFrame({"item": [f"i{i}" for i in range(30)], "price": range(30)}).to_csv(
+        "items.txt", sep="\t", index=False
+    )
+    options = "--time", "ts", "--format", "tsv", "--items", "items.txt", "--output", "out"
+    done = invoke("fit", "plays.txt", *options)
+    assert done.exit_code == 0, done.output
+    assert "number price" in Recommender.load("out/recommender").sources_["items"].learned
 
 
 REFUSED = [

@@ -113,6 +113,13 @@ def test_what_users_have_and_what_is_excluded_is_left_out(fitted):
     np.testing.assert_array_equal(others[1], top[1])
     for_all = fitted.recommend(["u1", "u2"], k=9, exclude={"item": [*top.ravel(), "no item"]})[0]
     assert not {*top.ravel()} & {*for_all.ravel()}
+    own = [fitted.recommend([x], k=9, exclude={"item": top.ravel()})[0][0] for x in ("u1", "u2")]
+    np.testing.assert_array_equal(for_all, own)
+    out, common = fitted._exclusions(TAKEN, {"item": TAKEN.item_ids})  # linear in both
+    assert (out.nnz, common.nnz) == (weigh(TAKEN).nnz, len(TAKEN.item_ids))
+    pairs_of_all = [(user, item) for user in ("u1", "u2", "nobody") for item in top.ravel()]
+    by_user = dict(zip(("user", "item"), zip(*pairs_of_all, strict=True), strict=True))
+    np.testing.assert_array_equal(fitted.recommend(["u1", "u2"], k=9, exclude=by_user)[0], own)
     repeating = make(repeats=True).fit(TAKEN)
     ids, _ = repeating.recommend(k=9)
     assert any(histories[user] & {*ids[user]} for user in histories)
@@ -131,30 +138,28 @@ def test_a_user_without_a_history_gets_popular_items_and_a_new_one_those_of_his_
 
 
 HOSTILE = [
-    "007",
-    "7",
-    " a",
-    "a ",
-    "ü\n",
-    '"',
-    "{[:,]}",
-    "=1+1",
-    "../x",
-    "e\u0301",
-    "é",
-    "1e5",
-    "True",
+    *("007", "7", " a", "a ", "ü\n", '"', '"q"', "'", "\\", "a,b", "a\tb", "a\0b", "{[:,]}"),
+    *("../x", "e\u0301", "é", "1e5", "True", "nan", "NULL", "\ufeffa", "🍣", "=1", "x" * 100_000),
 ]
 
 
-def test_ids_are_texts_as_they_are(tmp_path):
-    users = [x for x in HOSTILE for _ in HOSTILE]
-    items = [HOSTILE[(i + t) % len(HOSTILE)] for i in range(len(HOSTILE)) for t in range(13)]
-    items = [x for t, x in enumerate(items) if t % 13 < 6]
-    users = [x for t, x in enumerate(users) if t % 13 < 6]
+@pytest.mark.parametrize("suffix", ["", "csv", "tsv", "parquet", "jsonl"])
+def test_ids_are_texts_as_they_are(suffix, tmp_path):
+    count = len(HOSTILE)
+    users = [x for x in HOSTILE for _ in range(6)]
+    items = [HOSTILE[(i + t) % count] for i in range(count) for t in range(6)]
     frame = pd.DataFrame({"user": users, "item": items, "time": range(len(users))})
-    columns = pd.DataFrame({"item": HOSTILE, "a|b\n": range(13), "{[:,]}": HOSTILE, "ü": HOSTILE})
-    recommender = make((Successors(count=9), Popular(count=5))).fit(frame, items=columns)
+    columns = pd.DataFrame(
+        {"item": HOSTILE, "a|b\n": range(count), "{[:,]}": HOSTILE, "ü": HOSTILE}
+    )
+    source = str(path) if suffix and (path := tmp_path / f"taken.{suffix}") else frame
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    elif suffix == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    elif suffix:
+        frame.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
+    recommender = make((Successors(count=9), Popular(count=5))).fit(source, items=columns)
     ids, _ = recommender.recommend(HOSTILE, k=3)
     for user, own in zip(HOSTILE, ids.tolist(), strict=True):
         has = {x for who, x in zip(users, items, strict=True) if who == user}
@@ -162,11 +167,16 @@ def test_ids_are_texts_as_they_are(tmp_path):
     recommender.save(tmp_path / "saved")
     loaded = Recommender.load(tmp_path / "saved")
     np.testing.assert_array_equal(loaded.recommend(HOSTILE, k=3)[0], ids)
+
+
+def test_numbers_are_the_texts_that_files_have():
     numbers = {"user": [1, 2.0, 3] * 4, "item": [7, 8, 9.0] * 4, "time": range(12)}
     numbers["item"] = [7, 8, 9, 8, 9, 7, 9, 7, 8, 10, 10, 10]
     whole = make((Successors(), Popular())).fit(numbers)
     assert whole.taken_.user_ids.tolist() == ["1", "2", "3"]
     np.testing.assert_array_equal(whole.recommend([1.0, "2"])[0], whole.recommend(["1", 2])[0])
+    beside = make((Successors(), Popular())).fit({**numbers, "user": ["1", 2, "c"] * 4})
+    assert beside.taken_.user_ids.tolist() == ["1", "2", "c"]
 
 
 def test_what_is_saved_answers_as_before(fitted, tmp_path):
@@ -251,6 +261,7 @@ REFUSED = [
         "a row for each item.*'a'",
     ),
     (lambda _: make().fit(rows(TAKEN), users={"x": ["a"]}), "`users`: expected a column 'user'"),
+    (lambda _: make().fit({**LATER, "user": [b"\xff"]}), "table, row 0: 'user' must be UTF-8 text"),
     (lambda x: x.recommend([""]), "`users`, row 0: 'user' must be UTF-8 text"),
     (lambda x: x.recommend(exclude={"user": ["u1"]}), "`exclude`: expected a column 'item'"),
     (lambda x: x.recommend(histories={"user": ["u1"]}), "table: expected a column 'item'"),

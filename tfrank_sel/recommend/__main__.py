@@ -81,9 +81,9 @@ def fit(
         before, later = whole.split(float(np.quantile(whole.times, 1.0 - held_out)))
         if not (held_out and len(before.users) and len(later.users)):
             raise refusal("--held-out must leave interactions to fit and to test", held_out)
-        tables: Any = {"user": user, "item": item, "items": items, "users": users}
+        tables: Any = {"user": user, "item": item, "items": items, "users": users, "format": format}
         with _step("test"):
-            recommender = Recommender(repeats=repeats)
+            recommender = Recommender(later=held_out, repeats=repeats)  # taught as it is tested
             evaluation = recommender.fit(before, **tables).evaluate(later, k)
         print(evaluation)
         with _step("fit"):

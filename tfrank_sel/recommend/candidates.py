@@ -27,6 +27,7 @@ from tfrank_sel.recommend.scores import (
     Matrix,
     Products,
     Scores,
+    Sums,
     System,
     Values,
     multiply,
@@ -35,6 +36,7 @@ from tfrank_sel.recommend.scores import (
 )
 from tfrank_sel.serialization import Frozen, register
 
+_BLOCK = 256  # items at a time
 _COUNTED = 0.5  # exponent of a user's number of items, by which his regularization grows
 
 
@@ -228,25 +230,35 @@ class Neighbours(Source):
     ```
 
     The score is the sum over the history, of which later items weigh more. Others are the cosine
-    with the last item, and the sum of plain cosines.
+    with the last item, and the sum of plain cosines. The number of pairs that are counted grows
+    with the square of the latest items of a user, so that these are bounded, as are the links.
 
     Args:
         count: As in `Source`.
         decay: Factor of an item's weight for each item after it.
+        latest: Number of the last items of each user that are counted.
+        links: Number of the largest cosines of each item that are kept.
     """
 
     count: Natural = 40
     decay: Rate = 0.7
+    latest: Count = 100
+    links: Count = 500
 
     def learn(self, taken: Sequences, num_threads: int) -> dict[str, Any]:
         """Counts the users of pairs of items."""
-        matrix = incidence(taken)
+        matrix = incidence(taken, self.latest)
         scale = sp.diags(1.0 / np.sqrt(matrix.getnnz(axis=0) + 1.0, dtype=np.float32))
         scaled = matrix @ scale
-        cosines = sp.csr_matrix(scaled.T @ scaled)
-        cosines.setdiag(0.0)
-        cosines.eliminate_zeros()
-        return {"cosines": cosines}
+        by_item, self_link = scaled.T.tocsr(), sp.identity(matrix.shape[1], format="csr")
+        blocks = []
+        for first in range(0, matrix.shape[1], _BLOCK):  # since all cosines at once need no bound
+            rows = slice(first, first + _BLOCK)
+            ids, cosines = Sums(by_item[rows] @ scaled).best(self.links, self_link[rows])
+            places = (ids >= 0).nonzero()
+            shape = len(ids), matrix.shape[1]
+            blocks.append(sp.csr_matrix((cosines[places], (places[0], ids[places])), shape))
+        return {"cosines": sp.vstack(blocks, "csr")}
 
     def scores(self, histories: Sequences) -> dict[str, Scores]:
         """Returns the sums of cosines."""
@@ -281,9 +293,14 @@ class Popular(Source):
         return {name: Values(x[:, 0]) for name, x in self.learned.items()}
 
 
-def incidence(taken: Sequences) -> Matrix:
-    """Returns which items each user took, 1 in a CSR matrix `[users, items]`, float32."""
-    matrix = weigh(taken).astype(np.float32)
+def incidence(taken: Sequences, latest: int | None = None) -> Matrix:
+    """Returns which items each user took, 1 in a CSR matrix `[users, items]`, float32.
+
+    Args:
+        taken: The items that each user took.
+        latest: Number of the last items of each user that are there; all if None.
+    """
+    matrix = weigh(taken, most=latest).astype(np.float32)
     matrix.data[:] = 1.0
     return matrix
 

@@ -37,7 +37,7 @@ class _Columns(Source):
     """A retriever without candidates, whose scores are columns of a table."""
 
     @classmethod
-    def read(cls, source: Any, role: str, name: str) -> Self:
+    def read(cls, source: Any, role: str, name: str, format: str | None = None) -> Self:
         """Reads the columns of a table that are numbers, truth values or texts.
 
         Warns of other columns.
@@ -46,12 +46,13 @@ class _Columns(Source):
             source: A table, as in `data.formats.table`.
             role: Whose rows they are, `user` or `item`.
             name: Name of the column of their ids.
+            format: As in `data.read`.
 
         Raises:
             InputError: As `data.formats.table`, or if an id is there twice.
         """
         place = f"`{role}s`"
-        table = formats.table(source, {role: name}, others=True, place=place)
+        table = formats.table(source, {role: name}, others=True, format=format, place=place)
         ids, rows = arrays.encode(table[role], sort=True)
         if len(ids) < len(rows):
             again = ids[np.bincount(rows).argmax()]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from tfrank_sel.data import Sequences
 from tfrank_sel.recommend.candidates import Source
@@ -85,7 +86,7 @@ def standing(users: Array, scores: Array) -> Array:
 
 
 def blocks(
-    sources: Mapping[str, Source], histories: Sequences, out: Matrix
+    sources: Mapping[str, Source], histories: Sequences, out: Matrix, common: Matrix | None = None
 ) -> Iterator[tuple[slice, Pairs]]:
     """Yields the candidates of some users at a time, and which users these are.
 
@@ -93,9 +94,13 @@ def blocks(
         sources: As in `unite`.
         histories: As in `unite`.
         out: As in `unite`.
+        common: CSR matrix `[1, items]` of what is left out for all users; nothing if None.
     """
     count = len(histories.user_ids)
     for first in range(0, count, BLOCK):
         rows = slice(first, min(first + BLOCK, count))
         taken = histories.take(np.arange(rows.start, rows.stop))
-        yield rows, unite(sources, taken, out[rows])
+        own = out[rows]
+        if common is not None:  # of a block only: those of all users would be users times items
+            own = own + sp.csr_matrix(np.ones((own.shape[0], 1))) @ common
+        yield rows, unite(sources, taken, own)

@@ -123,7 +123,7 @@ class Recommender(Configurable):
             items: A table with a row for each item, whose other columns are features: numbers,
                 truth values and texts. The ids are in a column of the same name as that of `taken`.
             users: The same of users.
-            format: As in `data.read`.
+            format: Format of all files, as in `data.read`.
 
         Raises:
             InputError: As `data.Sequences.read`, also of `items` and `users`.
@@ -133,9 +133,9 @@ class Recommender(Configurable):
             taken = Sequences.read(taken, user=user, item=item, time=time, format=format)
         sources = _of_classes(self.sources)
         if items is not None:
-            sources["items"] = ItemColumns.read(items, "item", item)
+            sources["items"] = ItemColumns.read(items, "item", item, format)
         if users is not None:
-            sources["users"] = UserColumns.read(users, "user", user)
+            sources["users"] = UserColumns.read(users, "user", user, format)
         trees, fitted = self._teach(sources, taken), self._fit_sources(sources, taken)
         # all at once: a call that fails before changes nothing
         self.taken_, self.trees_, self.sources_ = taken, trees, fitted
@@ -165,12 +165,16 @@ class Recommender(Configurable):
             InputError: If a table or an id is none.
         """
         taken = self._histories(users, histories)
-        ids, scores = self.rank(taken, k, self._exclusions(taken, exclude))
+        ids, scores = self.rank(taken, k, *self._exclusions(taken, exclude))
         return np.append(self.taken_.item_ids, "")[ids], scores
 
     @check_arguments
     def rank(
-        self, histories: Sequences, k: Count, out: Matrix | None = None
+        self,
+        histories: Sequences,
+        k: Count,
+        out: Matrix | None = None,
+        common: Matrix | None = None,
     ) -> tuple[Array, Array]:
         """Returns the best items of histories by index, -1 without more, and their scores.
 
@@ -178,11 +182,12 @@ class Recommender(Configurable):
             histories: The items that each user took, numbered as in the fit.
             k: Number of items.
             out: CSR matrix `[users, items]` of what is left out; as `repeats` says if None.
+            common: CSR matrix `[1, items]` of what is left out for all users; nothing if None.
         """
         shape = len(histories.user_ids), k
         ids, best = np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
-        out = self._exclusions(histories) if out is None else out
-        for rows, block in pairs.blocks(self.sources_, histories, out):
+        out = self._seen(histories) if out is None else out
+        for rows, block in pairs.blocks(self.sources_, histories, out, common):
             ids[rows], best[rows] = self._sort(block, ids[rows].shape)
         return ids, best
 
@@ -211,7 +216,7 @@ class Recommender(Configurable):
         later = later.take(np.unique(later.users))
         before = self.taken_ if histories is None else self._read(histories)
         before = before.of_users(later.user_ids)
-        out = self._exclusions(before)
+        out = self._seen(before)
         relevant = relevance(later, out, self.taken_.item_ids)
         names = [name for name, source in self.sources_.items() if source.count]
         nobody = before.take(np.empty(0, int))
@@ -262,9 +267,9 @@ class Recommender(Configurable):
     def write(self, path: StrPath, k: Count = 10, *, verbose: bool = False) -> None:
         """Writes the best items of all users of the fit into a Parquet file.
 
-        Its columns are `user`, `rank`, from 1, `item` and `score`. The folder `{path}.parts` has
-        what is computed, so that another call goes on where one was killed; it is removed at the
-        end. Memory is that of some thousand users.
+        Its columns are `user`, `rank`, from 1, `item` and `score`. If the call is interrupted, the
+        folder `.NAME.partial` next to the file is kept, and the same call goes on there; a call
+        with another recommender or `k` starts again. Memory is that of some thousand users.
 
         Args:
             path: The file; it must not exist.
@@ -273,10 +278,10 @@ class Recommender(Configurable):
 
         Raises:
             AttributeError: If the recommender is not fitted.
-            FileExistsError: If `path` exists, or another process is writing it.
+            FileExistsError: If `path` exists.
+            InputError: If another process is writing it.
             OSError: If it cannot be written, or a part is damaged.
-            ValueError: If the folder of parts has those of another recommender or `k`, or a part is
-                no Parquet file.
+            ValueError: If a part is no Parquet file.
         """
         answers.write(self, Path(path), k, verbose)
 
@@ -362,7 +367,7 @@ class Recommender(Configurable):
         fitted = self._fit_sources(sources, past)
         users = np.unique(later.users)
         past, target = past.take(users), weigh(later.take(users))
-        for rows, block in pairs.blocks(fitted, past, self._exclusions(past)):
+        for rows, block in pairs.blocks(fitted, past, self._seen(past)):
             yield block, Sums(target[rows]).at(block.users, block.items) > 0.0
 
     def _teach(self, sources: Mapping[str, Source], taken: Sequences) -> Any:
@@ -396,26 +401,26 @@ class Recommender(Configurable):
         taken = taken if isinstance(taken, Sequences) else Sequences.read(taken)
         return taken.of_items(self.taken_.item_ids)
 
-    def _exclusions(self, histories: Sequences, exclude: Any = None) -> Matrix:
-        """What is not recommended: items of the histories, and those of a table, if any."""
+    def _seen(self, histories: Sequences) -> Matrix:
+        """The items of the histories, which are not recommended; none with `repeats`."""
         own = weigh(histories)
-        out = sp.csr_matrix(own.shape, dtype=own.dtype) if self.repeats else own
+        return sp.csr_matrix(own.shape, dtype=own.dtype) if self.repeats else own
+
+    def _exclusions(self, histories: Sequences, exclude: Any) -> tuple[Matrix, Matrix | None]:
+        """What is not recommended to each user, and to all: `out` and `common` of `rank`."""
+        out = self._seen(histories)
         if exclude is None:
-            return out
+            return out, None
         table = formats.table(exclude, _PAIR, optional=("user",), place="`exclude`")
-        user_ids, rows = arrays.encode(histories.user_ids)  # a user may be there twice
         items = find(table["item"], histories.item_ids)
-        if "user" in table.roles:
-            users = find(table["user"], user_ids)
-        else:
-            items = np.unique(items)
-            users = np.repeat(np.arange(len(user_ids)), len(items))
-            items = np.tile(items, len(user_ids))
+        is_for_all = "user" not in table.roles
+        user_ids, rows = arrays.encode(histories.user_ids)  # a user may be there twice
+        users = np.zeros(len(items), int) if is_for_all else find(table["user"], user_ids)
         kept = (users >= 0) & (items >= 0)
         ones = np.ones(kept.sum(), np.float32)
-        shape = len(user_ids), len(histories.item_ids)
+        shape = 1 if is_for_all else len(user_ids), len(histories.item_ids)
         more: Matrix = sp.csr_matrix((ones, (users[kept], items[kept])), shape)
-        return out + more[rows]
+        return (out, more) if is_for_all else (out + more[rows], None)
 
     def _sort(self, block: pairs.Pairs, shape: tuple[int, int]) -> tuple[Array, Array]:
         """The best candidates of each user, and their scores."""

@@ -1,5 +1,6 @@
 """Scoring of files of lists by exported models, and evaluation on new data."""
 
-from tfrank_sel.pipelines.scoring.score import SUCCESS, inputs, judge, score, settings
+from tfrank_sel.data.resumption import SUCCESS
+from tfrank_sel.pipelines.scoring.score import inputs, judge, score, settings
 
 __all__ = ["SUCCESS", "inputs", "judge", "score", "settings"]

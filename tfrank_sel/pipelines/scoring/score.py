@@ -1,12 +1,11 @@
 """Scoring of files of lists by an exported model, and evaluation on new data."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import artefacts, data
-from tfrank_sel.data import formats, leases, packed, stores
+from tfrank_sel.data import formats, packed, resumption, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.rejections import InputError, rejection
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import REFUSE, FeatureTypes
-from tfrank_sel.locks import hold, remove_empty
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration import Configuration, Override
 from tfrank_sel.pipelines.configuration.data import Data
@@ -35,77 +33,6 @@ from tfrank_sel.pipelines.ingestion.stored_lists import StoredLists, Tensors
 from tfrank_sel.pipelines.runners import Options
 from tfrank_sel.pipelines.scoring import rankings
 from tfrank_sel.version import __version__
-
-STATE = "state.json"  # in the folder of an interrupted call: its inputs
-SUCCESS = "_SUCCESS"  # marks a complete output in a store
-
-
-@contextlib.contextmanager
-def resume(output: str, state: Mapping[str, Any]) -> Iterator[str]:
-    """Provides a temporary folder next to the output, with the results of an interrupted call.
-
-    A call resumes if `state` equals the contents of `state.json`. If there is no such file at the
-    end, nothing can be resumed, and the folder is removed.
-
-    Args:
-        output: Absolute path or URL of the output.
-        state: Inputs of the call, as JSON-ready values.
-
-    Yields:
-        The path or URL of the folder `work` in `.NAME.partial`.
-
-    Raises:
-        tfrank_sel.data.InputError: If the output is not new, another process writes to it, or a
-            store cannot be reached.
-    """
-    parent, _, name = output.rpartition("/")
-    folder = stores.join(parent, f".{name}.partial")
-    work, is_remote = stores.join(folder, "work"), stores.is_remote(output)
-    if not is_remote:
-        _check_new(output, None)
-    with contextlib.ExitStack() as stack:
-        if not is_remote:  # after the lock in it
-            stack.callback(remove_empty, Path(folder))
-        try:
-            stack.enter_context(leases.hold(folder) if is_remote else hold(Path(folder)))
-        except OSError as error:
-            raise rejection(
-                folder, "the output folder must be writable, by one process at a time", error
-            ) from error
-        try:
-            if (before := _read_state(work)) != json.loads(json.dumps(state)):
-                _check_new(output, before)
-                for path in (work, *([output] if is_remote else [])):
-                    stores.drop(path)
-            if not is_remote:
-                os.makedirs(stores.join(work, "scores"), exist_ok=True)
-            yield work
-        finally:
-            if not stores.is_file(stores.join(work, STATE)):
-                stores.drop(work)
-
-
-def _read_state(work: str) -> Any:
-    """The stored state in a folder, if any."""
-    path = stores.join(work, STATE)
-    try:
-        return json.loads(stores.read_text(path)) if stores.is_file(path) else None
-    except ValueError as error:
-        reason = "expected JSON of an interrupted call; remove the folder to start again"
-        raise rejection(path, reason, error) from error
-
-
-def _check_new(output: str, before: Any) -> None:
-    """Raises an error if the output has files other than those of an interrupted call, `before`."""
-    if not stores.is_remote(output):
-        is_new = not os.path.exists(output) or (os.path.isdir(output) and not os.listdir(output))
-    else:
-        is_complete = stores.is_file(stores.join(output, SUCCESS))
-        is_new = not (stores.find(output) if before is None else is_complete)
-    if not is_new:
-        reason = "the output folder must be new or empty"
-        raise rejection(output, reason, "a file, or a folder that is not empty")
-
 
 DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin with `_`
 _SPLIT = "data"
@@ -248,7 +175,7 @@ def score(
     }
     if explain:
         scorer.check_explains()
-    with resume(target, state) as folder:
+    with resumption.resume(target, state) as folder:
         with progress.step("ingest") as step, folders.room_for(target):
             step.reads(source.path for source in inputs.sources)
             report = _ingest(inputs, layout, folder, state, options)
@@ -258,7 +185,10 @@ def score(
                 left_out = stores.join(target, DEAD_LETTERS)
                 step.tell(f"{report['rejected']['count']} left out: see {left_out}")
         with progress.step("scoring") as step, folders.room_for(target):
-            made = target if stores.is_remote(target) else stores.join(folder, "scores")
+            made = target
+            if not stores.is_remote(target):
+                made = stores.join(folder, "scores")
+                os.makedirs(made, exist_ok=True)
             records = folders.shards(stores.join(folder, "records", _SPLIT))
             pieces = split_shards(records, lists_per_file)
             todo = {
@@ -280,14 +210,11 @@ def _finish(folder: str, made: str, output: str) -> None:
     letters = stores.join(folder, "told", "dead_letters.jsonl")
     if stores.is_file(letters):
         stores.copy(letters, stores.join(made, DEAD_LETTERS))
-    if stores.is_remote(output):
-        folders.write_text(stores.join(output, SUCCESS), "")
-    else:
+    if not stores.is_remote(output):
         for partial in Path(made).glob(".*"):  # left by a killed worker
             # The worker may still finish, so its file may be gone.
             partial.unlink(missing_ok=True)
-        os.rename(made, output)
-    stores.remove(stores.join(folder, STATE))
+    resumption.finish(folder, made, output)
 
 
 @dataclasses.dataclass
@@ -404,13 +331,13 @@ def _ingest(
     options: Options,
 ) -> Mapping[str, Any]:
     """Writes records, unless an earlier call has; returns a summary of the input."""
-    if not stores.is_file(stores.join(folder, STATE)):
+    if not resumption.can_resume(folder):
         near = None if stores.is_remote(folder) else folder
         with tempfile.TemporaryDirectory(dir=near) as here:
             records = stores.join(folder, "records")
             ingest.ingest(inputs, layout, Path(here), records=records, options=options)
             folders.link(here, stores.join(folder, "told"))
-        folders.write_json(stores.join(folder, STATE), state)
+        resumption.save(folder, state)
     return json.loads(stores.read_text(stores.join(folder, "told", "ingest.json")))
 
 
