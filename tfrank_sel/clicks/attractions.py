@@ -19,7 +19,6 @@ _NEWTON_STEPS, _NEWTON_TOLERANCE = 50, 2e-4
 _LONGEST = 2.0  # of a step of Newton's method
 _LEAST = 1e-9
 _ROUNDING = 1e-6
-_ITEMS = 1 << 14  # of the additive model, at once
 
 
 def by_place(log: Log) -> Integers:
@@ -55,10 +54,13 @@ class Attractions:
         least = ((clicks + 0.5)[is_shown] / shown[is_shown]).min()
         steps = np.ceil(np.log(_HIGHEST / min(least, _LOWEST)) / _STEP - _ROUNDING)
         self.grid: Floats = _HIGHEST * np.exp(-_STEP * np.arange(steps, -1.0, -1.0))
-        self.group = by_place(log)
-        size = int(self.group.max()) + 1
-        self.members = [np.flatnonzero(is_shown & (self.group == x)) for x in range(size)]
-        self.weights = np.full((size, len(self.grid)), 1.0 / len(self.grid))
+        group = by_place(log)
+        self.order = np.argsort(group, kind="stable")
+        self.is_shown = is_shown[self.order]
+        sizes = np.bincount(group)
+        ends = np.cumsum(sizes).tolist()
+        self.groups = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+        self.weights = np.full((len(sizes), len(self.grid)), 1.0 / len(self.grid))
         self.variance = np.zeros(log.num_items)
         self.is_fixed = False
 
@@ -69,40 +71,66 @@ class Attractions:
             likelihood: Logarithm of the likelihood of each, `[items, grid]`.
             steps: Largest number of steps.
         """
-        scaled = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-        for _ in range(steps):
-            posterior = scaled * self.weights[self.group]
-            posterior /= posterior.sum(axis=1, keepdims=True)
-            if self.is_fixed:
-                break
-            # a product of matrices has threads, which wait for each other on a busy machine
-            weights = np.stack([posterior[x].sum(axis=0) for x in self.members]) + _COUNT
-            weights /= weights.sum(axis=1, keepdims=True)
-            change, self.weights = np.abs(weights - self.weights).max(), weights
-            if change < _TOLERANCE:
-                break
-        return np.asarray(posterior, np.float64)
+        scaled = likelihood[self.order]
+        weights, total = self._fit_weights(scaled, steps)
+        posterior = np.empty_like(scaled)
+        each = zip(self.groups, weights, strict=True)
+        posterior[self.order] = np.concatenate([scaled[x] * y for x, y in each]) / total[:, None]
+        return posterior
 
     def mean(self, amounts: Floats, counts: Floats) -> Floats:
         """Means of the items after `amounts` of `counts` examinations were clicks, `[items]`.
 
         The prior moves by a few steps, since callers take many.
         """
-        others = np.maximum(counts - amounts, 0.0)
-        likelihood = np.outer(amounts, np.log(self.grid)) + np.outer(others, np.log1p(-self.grid))
-        posterior = self.posterior(likelihood, _FEW_STEPS)
-        self.variance = posterior @ self.grid**2 - (posterior @ self.grid) ** 2
-        return self.refine_means(posterior, amounts, counts)
+        others = np.maximum(counts - amounts, 0.0)[self.order]
+        scaled = np.outer(amounts[self.order], np.log(self.grid))
+        scaled += np.outer(others, np.log1p(-self.grid))
+        weights, total = self._fit_weights(scaled, _FEW_STEPS)
+        means, squares = np.empty((2, len(total)))
+        for moments, power in ((means, 1.0), (squares, 2.0)):
+            moments[self.order] = self._products(scaled, weights * self.grid**power) / total
+        self.variance = squares - means**2
+        return self.refine_means(means, amounts, counts)
 
-    def refine_means(self, posterior: Floats, amounts: Floats, counts: Floats) -> Floats:
+    def _fit_weights(self, scaled: Floats, steps: int) -> tuple[Floats, Floats]:
+        """Scales likelihoods and fits the weights; returns those of the last posterior and its sum.
+
+        Args:
+            scaled: Logarithms of likelihoods of the items in order, `[items, grid]`, which become
+                likelihoods relative to the largest one of each.
+            steps: Largest number of steps.
+        """
+        scaled -= scaled.max(axis=1, keepdims=True)
+        np.exp(scaled, out=scaled)
+        for _ in range(steps):
+            used = self.weights
+            total = self._products(scaled, used)
+            if self.is_fixed:
+                break
+            shares = self.is_shown / total
+            sums = [np.einsum("ij,i->j", scaled[x], shares[x]) for x in self.groups]
+            weights = used * np.stack(sums) + _COUNT
+            weights /= weights.sum(axis=1, keepdims=True)
+            change, self.weights = np.abs(weights - used).max(), weights
+            if change < _TOLERANCE:
+                break
+        return used, total
+
+    def _products(self, scaled: Floats, of_groups: Floats) -> Floats:
+        """Products of the rows of items in order with the vector of their group, `[items]`."""
+        # a product of matrices has threads, which wait for each other on a busy machine
+        each = zip(self.groups, of_groups, strict=True)
+        return np.concatenate([np.einsum("ij,j->i", scaled[x], y) for x, y in each])
+
+    def refine_means(self, means: Floats, amounts: Floats, counts: Floats) -> Floats:
         """Posterior means, `[items]`, which for many examinations are shares and not of the grid.
 
         Args:
-            posterior: Probability of each attraction of each item, `[items, grid]`.
+            means: Posterior means over the grid, `[items]`.
             amounts: Clicks of each item, `[items]`.
             counts: Examinations of each, `[items]`.
         """
-        means = posterior @ self.grid
         # a beta prior of this mean, as wide as a step: mean * (1 - mean) / strength = (mean *
         # _WIDTH)**2
         strength = (1.0 - means) / (means * _WIDTH**2)
@@ -161,14 +189,12 @@ class Additive:
 
     def __post_init__(self) -> None:
         self.group = by_place(self.log)
-        self.of_group = np.eye(int(self.group.max()) + 1)[self.group]
         cells = self.log.cells
-        self.starts = np.searchsorted(cells.item, np.arange(0, self.log.num_items, _ITEMS))
         self.mean = self.log.clicks.sum() / self.log.shown.sum()
         start = np.log(np.maximum(self.mean, _LEAST) / np.maximum(1.0 - self.mean, _LEAST))
         # These are the b, m and d of the model.
         self.places = np.full(cells.num_pools, start)
-        self.means = np.zeros(self.of_group.shape[1])
+        self.means = np.zeros(int(self.group.max()) + 1)
         self.items = np.zeros(self.log.num_items)
         self.is_shown = np.bincount(self.log.items, minlength=self.log.num_items) > 0
         self.variance = 1.0
@@ -214,32 +240,28 @@ class Additive:
             bends: The curvature of that, `[pools]`.
         """
         cells, count = self.log.cells, self.log.num_items
-        size = cells.num_pools
-        errors = np.bincount(cells.item, error, count) - self.items / self.variance
-        sums = np.bincount(cells.item, curve, count)
-        bend = sums + 1.0 / self.variance
-        weighted = self.of_group * sums[:, np.newaxis]
-        gradient = np.bincount(cells.pool, error, size) + of_places
-        of_items = np.bincount(cells.item, error, count)
-        right = np.concatenate([gradient, of_items @ self.of_group])
-        total = np.zeros((len(right), len(right)))
-        total[range(size), range(size)] = np.bincount(cells.pool, curve, size) + bends
-        total[size:, size:] = self.of_group.T @ weighted
-        for first, start, stop in zip(
-            range(0, count, _ITEMS), self.starts, [*self.starts[1:], len(cells.item)], strict=True
-        ):
-            rows = slice(first, first + _ITEMS)
-            at = np.zeros((len(bend[rows]), size))
-            at[cells.item[start:stop] - first, cells.pool[start:stop]] = curve[start:stop]
-            total[:size, size:] += at.T @ self.of_group[rows]
-            # Schur complement: the Hessian of the items is a diagonal
-            each = np.hstack([at, weighted[rows]])
-            total -= each.T @ (each / bend[rows, np.newaxis])
-            right -= each.T @ (errors[rows] / bend[rows])
+        size, groups = cells.num_pools, len(self.means)
+        of_items, sums = (np.bincount(cells.item, x, count) for x in (error, curve))
+        errors, bend = of_items - self.items / self.variance, sums + 1.0 / self.variance
+        # Schur complement: the Hessian of the items is a diagonal
+        rest = 1.0 - sums / bend
+        gradient = np.bincount(cells.pool, error - curve * (errors / bend)[cells.item], size)
+        right = [gradient + of_places, np.bincount(self.group, of_items - sums * errors / bend, groups)]
+        total = np.zeros((size + groups, size + groups))
+        for k in range(size):  # a product of matrices has threads, which wait for each other
+            at = cells.pool == k
+            here = np.zeros(count)
+            here[cells.item[at]] = curve[at]
+            total[k, size:] = np.bincount(self.group, here * rest, groups)
+            total[k, :size] = -np.bincount(cells.pool, curve * (here / bend)[cells.item], size)
+            total[k, k] += here.sum() + bends[k]
         total[size:, :size] = total[:size, size:].T
+        total[range(size, size + groups), range(size, size + groups)] = np.bincount(
+            self.group, sums * rest, groups
+        )
         # a constant may move from all positions to all groups: the shortest step leaves it where it
         # is
-        moves = np.linalg.lstsq(total, right, rcond=1e-9)[0]
+        moves = np.linalg.lstsq(total, np.concatenate(right), rcond=1e-9)[0]
         places, means = moves[:size], moves[size:]
         shift = np.bincount(cells.item, curve * places[cells.pool], count)
         shift += sums * means[self.group]

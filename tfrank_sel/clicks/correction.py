@@ -135,7 +135,7 @@ def labels(
     else:
         prior = Attractions(log)
         posterior = prior.posterior(_likelihood(log, prior.grid, examined, false))
-        label = prior.refine_means(posterior, per_item(clicks), seen)
+        label = prior.refine_means(posterior @ prior.grid, per_item(clicks), seen)
     if correction == "doubly_robust":
         # Some items are never examined, so the divisor has a lower bound.
         divisor = np.maximum(np.maximum(seen, least * shown), _LEAST)

@@ -217,7 +217,7 @@ class _Places:
         amounts, counts = (
             _sums(cells.item, x, log.num_items) for x in (clicks, seen / coarse[cells.item])
         )
-        attraction = self.prior.refine_means(posterior, amounts, counts)
+        attraction = self.prior.refine_means(coarse, amounts, counts)
         examined = table @ (np.bincount(log.items, weights * log.shown, log.num_items) @ posterior)
         pools = log.pools
 

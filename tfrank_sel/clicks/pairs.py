@@ -80,15 +80,17 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
     cells, size = log.cells, log.cells.num_pools
     shown = cells.sums(log.shown)
     order = np.argsort(cells.pool, kind="stable")
-    item, shown, clicks = cells.item[order], shown[order], clicks[:, order]
-    present, starts = np.unique(cells.pool[order], return_index=True)  # a part lacks some pools
+    item, pool, shown, clicks = cells.item[order], cells.pool[order], shown[order], clicks[:, order]
     amounts, spread = np.zeros((2, len(clicks), size, size))
     for k, of_item in _impressions(log):
+        rows = np.flatnonzero(of_item[item] > 0.0)
+        present, starts = np.unique(pool[rows], return_index=True)
         # clicks_j / n_j, with the weight n_j n_k / (n_j + n_k)
-        share = of_item[item] / (shown + of_item[item])
+        share = of_item[item[rows]] / (shown[rows] + of_item[item[rows]])
         # the clicks at all j, and the variance of this sum
-        amounts[:, present, k] = np.add.reduceat(share * clicks, starts, axis=1)
-        spread[:, present, k] = np.add.reduceat(share**2 * clicks, starts, axis=1)
+        each = share * clicks[:, rows]
+        amounts[:, present, k] = np.add.reduceat(each, starts, axis=1)
+        spread[:, present, k] = np.add.reduceat(share * each, starts, axis=1)
     valid = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
     safe = np.where(valid, amounts, 1.0)
     ratios = np.log(safe) - np.log(safe.transpose(0, 2, 1))
@@ -101,8 +103,8 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
     right = (precision * ratios).sum(axis=2)
     each = zip(laplacian, right, strict=True)
     found = np.exp([np.linalg.lstsq(left, value, rcond=None)[0] for left, value in each])
-    reach, of_pools = _reachable(valid), np.zeros((len(clicks), size))
-    of_pools[:, present] = np.add.reduceat(clicks, starts, axis=1)
+    reach = _reachable(valid)
+    of_pools = np.stack([np.bincount(pool, x, size) for x in clicks])
     most = (reach @ of_pools[:, :, np.newaxis])[:, :, 0].argmax(axis=1)
     return np.where(reach[np.arange(len(most)), most], found, np.nan)
 
