@@ -150,7 +150,10 @@ def judged(model: str, sessions: int, seed: int) -> Found:
         ends = [values[x] for x in kept]
         found["value"][choice] = [min(ends) - half, max(ends) + half]
     naive = clicks.labels(users.log, np.ones(len(users.log.clicks)), "ips")["label"]
-    found["ndcg"] |= {"as they are": users.ndcg(naive), "true model": users.ndcg(users.labels(model))}
+    found["ndcg"] |= {
+        "as they are": users.ndcg(naive),
+        "true model": users.ndcg(users.labels(model)),
+    }
     return found
 
 
