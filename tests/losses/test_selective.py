@@ -74,6 +74,41 @@ def test_the_loss_is_a_divergence_of_probabilities_plus_one_of_scores(scaling: l
     np.testing.assert_allclose(link.divergence(z, s, *rest), parts, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sample(3)
+@every_scaling
+def test_its_probabilities_maximise_the_mean_potential_plus_the_entropy(
+    scaling: links.Link,
+) -> None:
+    """C.1: `gamma * log sum exp(Q / gamma)` is the maximum, and others lack their divergence."""
+    rng, gamma = np.random.default_rng(4), 0.7
+    s, ones = rng.normal(size=[6, 5]), np.ones([6, 5])
+    potential = scaling.potential(tf.constant(s)).numpy()
+
+    def value(p: Any) -> Any:
+        return np.sum(p * (potential - gamma * np.log(p)), axis=-1)
+
+    best = links.CompositeSoftmax(scaling, gamma).probabilities(s, ones > 0.0, ones).numpy()
+    maximum = gamma * np.log(np.sum(np.exp(potential / gamma), axis=-1))
+    np.testing.assert_allclose(value(best), maximum, rtol=1e-12)
+    others = rng.dirichlet(np.ones(5), [100, 6])
+    lacking = gamma * np.sum(others * np.log(others / best), axis=-1)
+    np.testing.assert_allclose(maximum - value(others), lacking, rtol=1e-9)
+    assert np.all(lacking > 0.0)
+
+
+def test_named_composites_have_the_probabilities_of_the_paper() -> None:
+    s, ones = np.random.default_rng(5).normal(size=[4, 3]), np.ones([4, 3])
+    for scaling, mass in (
+        (links.Exp(), np.exp(np.exp(s))),  # C.12
+        (links.Sigmoid(), 1.0 + np.exp(s)),  # C.14
+        (links.Tanh(), np.cosh(s)),  # C.17
+    ):
+        p = links.CompositeSoftmax(scaling).probabilities(s, ones > 0.0, ones)
+        np.testing.assert_allclose(p, mass / mass.sum(axis=1, keepdims=True), rtol=1e-12)
+    sigmoid = links.CompositeSigmoid(links.Sigmoid()).probability(tf.constant(s))  # C.15
+    np.testing.assert_allclose(sigmoid, (1.0 + np.exp(s)) / (2.0 + np.exp(s)), rtol=1e-12)
+
+
 def test_the_standard_softmax_does_not_see_a_shift() -> None:
     loss = losses.SelectiveSoftmaxLoss(links.Constant(), dtype="float64")
     s, z = np.random.default_rng(1).normal(size=[2, 4, 5]).round(3)

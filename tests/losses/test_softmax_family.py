@@ -73,6 +73,13 @@ def test_n_way_losses_of_two_classes_are_zlpr() -> None:
         np.testing.assert_allclose(make(dtype="float64")(labels, scores), expected, rtol=1e-12)
 
 
+def test_only_the_mean_loss_vanishes_while_a_wrong_class_leads() -> None:
+    label, scores = [[[1.0, 0.0, 0.0]]], [[[30.0, 60.0, -270.0]]]
+    assert losses.NWayMeanLoss(dtype="float64")(label, scores) < 1e-12
+    for make in (losses.NWayJointLoss, losses.NWayPairwiseLoss):
+        assert make(dtype="float64")(label, scores) >= 30.0
+
+
 @pytest.mark.parametrize(
     ("make", "expected"),
     [(losses.NWayPairwiseLoss, [2.0, 1.99, 1.90]), (losses.NWayJointLoss, [1.0, 1.0, 0.98])],

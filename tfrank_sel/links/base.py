@@ -211,6 +211,10 @@ class ElementaryLink(Link, kw_only=True):
 
     Raises:
         ValueError: If `scale` is not positive and finite, or `shift` is not finite.
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equation 3.
     """
 
     scale: Positive = 1.0

@@ -33,6 +33,10 @@ class CompositeSoftmax(Frozen):
     Raises:
         ValueError: If `gamma` is not positive, `log_rho` is not finite, or `scaling` is not
             increasing and this is not allowed.
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equations C.1, C.3, C.4 and C.5, and C.12, C.14 and C.17 for `Exp`, `Sigmoid` and `Tanh`.
     """
 
     scaling: Link
@@ -76,7 +80,10 @@ class CompositeSoftmax(Frozen):
         return xp.where(weights > 0.0, slope, 0.0)  # at a kink it may be infinite
 
     def hessian(self, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-        """Computes all slopes of `h`, `[batch_size, list_size, list_size]`, symmetric."""
+        """Computes all slopes of `h`, `[batch_size, list_size, list_size]`, symmetric.
+
+        It is the Hessian of the potential, equation B.2 of the paper with `gamma`.
+        """
         h = self(s, mask, weights)
         others = -h[:, :, xp.newaxis] * h[:, xp.newaxis, :] / self.gamma
         return xp.set_diag(others, self.sensitivity(s, mask, weights))
@@ -233,6 +240,10 @@ class CompositeSigmoid(Link):
 
     Raises:
         ValueError: If `gamma` is not positive, or `h` is not increasing and this is not allowed.
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equation 21 with `offset`, B.1 and G.1 with `gamma`, and C.15 for `Sigmoid`.
     """
 
     scaling: Link
@@ -268,7 +279,6 @@ class CompositeSigmoid(Link):
 
     def slope(self, s: Tensor) -> Tensor:
         log_odds, q = self._log_odds(s), self.scaling(s)
-        # Equation B.1 of the paper.
         spread = q * (bregman.sigmoid(-log_odds) * q / self.gamma)
         return bregman.sigmoid(log_odds) * (self.scaling.slope(s) + spread)
 

@@ -47,6 +47,10 @@ def sigmoid_margin(scaling: Link, gamma: float, offset: float = 0.0) -> float:
         0.1715
         >>> round(links.sigmoid_margin(links.Cosh(), gamma=2.0), 4)
         -0.2402
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equation G.2.
     """
     check_object("scaling", scaling, Link)
     if is_increasing(scaling):

@@ -61,7 +61,12 @@ class Constant(ElementaryLink):
 
 @register
 class Sigmoid(ElementaryLink):
-    """`h(s) = 1 / (1 + exp(-scale * (s - shift)))`: most sensitive at `shift`."""
+    """`h(s) = 1 / (1 + exp(-scale * (s - shift)))`: most sensitive at `shift`.
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        whose equation 5 is its matching loss.
+    """
 
     phi_image = (0.0, 1.0)
 

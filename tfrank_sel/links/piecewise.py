@@ -47,6 +47,10 @@ class SmeLU(_ClippedLink):
 
     Raises:
         ValueError: If `half_width` or `scale` is not positive and finite, or `shift` is not finite.
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equation 14.
     """
 
     phi_image = (0.0, 1.0)

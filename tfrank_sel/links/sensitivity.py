@@ -156,6 +156,10 @@ def class_sensitivity(
         >>> high = links.CompositeSoftmax(links.Exp(scale=0.5))
         >>> links.class_sensitivity(high, [-3.0, 0.0, 3.0]).round(3).tolist()
         [0.0, 0.001, 2.261]
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equation C.6, and B.5 with `gamma=1`.
     """
     check_object("link", link, CompositeSoftmax)
     arrays = [number_array("scores", scores)]
@@ -282,7 +286,8 @@ def best_bias(
 
     Reference:
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446):
-        underspecification. Proposition 1 is the case of equal predictions.
+        equation 12, at given scores in place of its interval. Proposition 1 is the case of equal
+        predictions.
     """
     check_object("link", link, Link)
     return _best_bias(link, *_weighted_rows(weights, 1, predicted=predicted, observed=observed))

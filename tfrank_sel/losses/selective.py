@@ -330,7 +330,8 @@ class SelectiveSoftmaxLoss(_SoftmaxLinkLoss):
 
     Reference:
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
-        equation 29, with the regulariser `gamma` of its appendix C, and E.7 for `Constant()`.
+        equation 29, with the regulariser `gamma` of its appendix C, and E.7 and E.9 for
+        `Constant()`.
     """
 
     allow_nonconvex: bool = False
