@@ -191,7 +191,7 @@ def _steps_of_leaks(run: "Run", names: Sequence[str]) -> Iterator[str]:
         if run.job.inputs and isinstance(run.job.inputs.reader, TableReader):
             yield _line(run, f"leave {listed} out", *_without(run, *names))
         allowed = join([*run.configuration.blessing.allow_leaks, *names])
-        yield _line(run, f"or, if {listed} is known before", "--allow-leaks", allowed)
+        yield _line(run, f"if {listed} is known before the label", "--allow-leaks", allowed)
 
 
 def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Iterator[str]:
@@ -203,8 +203,8 @@ def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Ite
             of_log = _set(name, "clicks", "position")
             yield _line(run, "correct clicks for position", *of_log)
     clicks, files = configuration.clicks, run.job.inputs
-    has_session = not clicks.position or clicks.session is not None or files is None
-    if not has_session and (session := find_session(configuration, files)):
+    lacks_session = clicks.position is not None and clicks.session is None
+    if lacks_session and files is not None and (session := find_session(configuration, files)):
         unless = _without(run, session) if session in configuration.features else ()
         options = *_set(session, "clicks", "session"), *unless
         yield _line(run, "learn what the new order earns", *options)
@@ -255,6 +255,7 @@ def _steps_of_queries(run: "Run") -> Iterator[str]:
     *others, share = (x / sum(data.split) for x in data.split)
     needed = math.ceil(100.0 * share * (half / compared.difference) ** 2)
     if 100.0 * share < needed <= LARGEST:
-        train = round(100.0 * others[0] / sum(others) * (1.0 - needed / 100.0))
-        shares = f"{train},{100 - train - needed},{needed}"
+        rest = 100 - needed
+        train = min(round(rest * others[0] / sum(others)), rest - 1)
+        shares = f"{train},{rest - train},{needed}"
         yield _line(run, "evaluate on more queries", "--split", shares)
