@@ -176,9 +176,12 @@ def _line(run: "Run", what: str, *options: object) -> str:
     return f"{what}: {shell('tfrank-sel-pipelines', 'run', '--output', output, *options)}"
 
 
-def _without(run: "Run", *names: str) -> tuple[str, str]:
-    """The option that leaves columns out."""
-    return "--omit", join([*run.configuration.data.omit, *names])
+def _without(run: "Run", *names: str) -> tuple[str, ...]:
+    """The options that leave columns out."""
+    omit = "--omit", join([*run.configuration.data.omit, *names])
+    is_published = run.push_outcome is None or not run.push_outcome.reasons
+    # the model of this run is then served, and cannot be compared without a feature
+    return (*omit, *_set(False, "blessing", "champion")) if is_published else omit
 
 
 def _set(value: Any, *key: str) -> tuple[str, str]:
@@ -202,9 +205,9 @@ def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Ite
         else:
             of_log = _set(name, "clicks", "position")
             yield _line(run, "correct clicks for position", *of_log)
-    clicks, files = configuration.clicks, run.job.inputs
-    lacks_session = clicks.position is not None and clicks.session is None
-    if lacks_session and files is not None and (session := find_session(configuration, files)):
+    lacks_session = configuration.clicks.position and configuration.clicks.session is None
+    files = run.job.inputs if lacks_session else None
+    if files is not None and (session := find_session(configuration, files)):
         unless = _without(run, session) if session in configuration.features else ()
         options = *_set(session, "clicks", "session"), *unless
         yield _line(run, "learn what the new order earns", *options)
