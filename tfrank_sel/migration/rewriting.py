@@ -188,7 +188,7 @@ class _Rewriter(cst.CSTTransformer):
         block = updated_node.body
         if self._is_left or not isinstance(block, cst.IndentedBlock):
             return updated_node
-        scope = self.get_metadata(ScopeProvider, original_node.body)
+        scope = self.get_metadata(ScopeProvider, original_node.body, None)
         body, carried = self._with_new_imports(block.body, self._used[scope])
         footer = (*carried, *block.footer)
         kept = body or [cst.parse_statement("pass")]
@@ -296,7 +296,7 @@ class _Rewriter(cst.CSTTransformer):
         """The scopes of the imports that a dotted name may be of; None is the module."""
         while isinstance(node, cst.Attribute):
             node = node.value
-        scope = self.get_metadata(ScopeProvider, node)
+        scope = self.get_metadata(ScopeProvider, node, None)
         named = scope[_code(node)] if scope else ()
         imports = (x for x in named if isinstance(x, ImportAssignment))
         return {None if isinstance(x.scope, GlobalScope) else x.scope for x in imports}

@@ -223,7 +223,7 @@ def _steps_of_members(run: "Run") -> Iterator[str]:
     """Names a smaller ensemble that is better by validation, or else the better baseline."""
     ours, configuration = run.trained_models["ours"], run.configuration
     table, trees = configuration.training.loss, configuration.model.trees
-    networks, options = len(table), list[str]()
+    networks, options, what = len(table), list[str](), ""
     if ours.better:
         members = [i for i in range(len(ours.fits)) if i not in ours.better]
         table = [table[i] for i in ours.better if i < networks]
