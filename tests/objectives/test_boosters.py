@@ -300,7 +300,7 @@ def test_a_loss_in_place_of_an_objective_is_told_what_to_write() -> None:
     with pytest.raises(ValueError, match=r"in lightgbm, write `objectives.lightgbm\(loss\)`"):
         lightgbm.train({**QUIET, "objective": loss}, data, 1)
     with pytest.raises(ValueError, match=r"in lightgbm, write `objectives.lightgbm\(loss\)`"):
-        lightgbm.LGBMRanker(objective=loss, **QUIET).fit(FEATURES, LABELS, group=SIZES)
+        lightgbm.LGBMRanker(objective=loss, **QUIET).fit(FEATURES, LABELS > 1.0, group=SIZES)
     xgboost = pytest.importorskip("xgboost")
     matrix = xgboost.DMatrix(FEATURES, LABELS)
     matrix.set_group(SIZES)

@@ -65,7 +65,7 @@ TABLES = {
     "honest": (400, ""),
     "after": (400, "leave after out"),
     "copy": (400, "leave copy out"),
-    "device": (400, "let the model know device"),
+    "device": (400, ""),
     "noise": (400, ""),
     "interaction": (300, ""),
     "few": (90, ""),
@@ -73,7 +73,7 @@ TABLES = {
     "log": (400, "correct clicks for position"),
     "session": (400, "learn what the new order earns"),
 }
-QUICK = (("after", "networks"), ("device", "networks"))
+QUICK = (("after", "networks"), ("session", "networks"))
 
 
 def verdict(result):

@@ -146,7 +146,7 @@ def test_the_page_begins_with_the_refusal_and_what_to_do_without_the_value_of_a_
     command = f"tfrank-sel-pipelines run --output {page.parent}"
     assert steps == [
         f"leave after out: {command} --omit after",
-        f"or, if after is known before: {command} --allow-leaks after",
+        f"if after is known before the label: {command} --allow-leaks after",
         f"leave position out: {command} --omit position",
     ]
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfrank_sel import losses, models
 from tfrank_sel.pipelines.candidates import Candidate, Settings, list_scorer, scorer
+from tfrank_sel.training import ensembles
 from tfrank_sel.training.callbacks import Hooks
 from tfrank_sel.training.fitting import train
 from tfrank_sel.training.lists import PreparedLists
@@ -69,6 +70,26 @@ def test_an_ensemble_prepares_once_and_what_was_trained_is_not_trained_again(tmp
     assert not np.allclose(scores[0], scores[1])
     alone = trained(tmp_path, Candidate(losses.SoftmaxLoss()), settings)
     np.testing.assert_allclose(alone.model(inputs), baseline.model(inputs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("gain", [0.05, 0.002, -0.05])
+def test_a_smaller_ensemble_is_told_if_it_is_significantly_better(gain, monkeypatch):
+    random = np.random.default_rng(0)
+    whole, noise = random.random(200), 0.05 * random.normal(size=200)
+
+    def measure(members, smaller, lists):
+        assert [[*x] for x in smaller] == [[0, 1, 2], [1, 2], [0, 2], [0, 1], [0, 2], [0, 1], [0]]
+        assert smaller[4:] == [{0: 1.0, 2: 1.0}, {0: 1.0, 1: 1.0}, {0: 1.0}]
+        alone = whole + gain + noise
+        return np.stack([whole, whole - 0.1, *[whole] * 4, alone]), 1.0 + np.arange(200) % 3
+
+    monkeypatch.setattr(ensembles, "_validation_ndcg", measure)
+    adds, better = ensembles.contributions([None] * 3, 1, None)
+    np.testing.assert_allclose(adds, [0.1, 0.0, 0.0], atol=1e-12)
+    assert [*better] == ([0] if gain == 0.05 else [])
+    nothing = np.empty([7, 0]), np.empty(0)
+    monkeypatch.setattr(ensembles, "_validation_ndcg", lambda *_: nothing)
+    assert ensembles.contributions([None] * 3, 1, None) == ([None] * 3, ())
 
 
 @pytest.mark.long

@@ -188,7 +188,7 @@ class _Rewriter(cst.CSTTransformer):
         block = updated_node.body
         if self._is_left or not isinstance(block, cst.IndentedBlock):
             return updated_node
-        scope = self.get_metadata(ScopeProvider, original_node.body)
+        scope = self.get_metadata(ScopeProvider, original_node.body, None)
         body, carried = self._with_new_imports(block.body, self._used[scope])
         footer = (*carried, *block.footer)
         kept = body or [cst.parse_statement("pass")]
@@ -296,8 +296,9 @@ class _Rewriter(cst.CSTTransformer):
         """The scopes of the imports that a dotted name may be of; None is the module."""
         while isinstance(node, cst.Attribute):
             node = node.value
-        scope = self.get_metadata(ScopeProvider, node)
-        imports = (x for x in scope[_code(node)] if isinstance(x, ImportAssignment))
+        scope = self.get_metadata(ScopeProvider, node, None)
+        named = scope[_code(node)] if scope else ()
+        imports = (x for x in named if isinstance(x, ImportAssignment))
         return {None if isinstance(x.scope, GlobalScope) else x.scope for x in imports}
 
     def _string(
@@ -400,7 +401,7 @@ def _as(name: str, alias: str) -> str:
 
 def _replaceable(module: cst.Module) -> Iterator[cst.CSTNode]:
     """Yields the imports of names among the statements of a module, and of its functions."""
-    bodies = [module.body]
+    bodies: list[Sequence[cst.CSTNode]] = [module.body]
     for function in matchers.findall(module, matchers.FunctionDef(body=matchers.IndentedBlock())):
         # the names that a function gives the module are those that it declares
         if not matchers.findall(function, matchers.Global() | matchers.Nonlocal()):
@@ -554,9 +555,8 @@ def _as_written(book: Any, text: str) -> Callable[[Any], str]:
 def _writers(text: str) -> Iterator[Callable[[Any], str]]:
     end = text[len(text.rstrip()) :]
     is_windows = "\r\n" in text
-    for indent, is_ascii, table in itertools.product(
-        (1, 2, 4, None), (False, True), ({}, _OF_HTML)
-    ):
+    tables: tuple[dict[int, str], ...] = ({}, _OF_HTML)
+    for indent, is_ascii, table in itertools.product((1, 2, 4, None), (False, True), tables):
 
         def write(
             book: Any,

@@ -118,8 +118,8 @@ def print_configuration(
     mark features that order the labels alone.
     """
     configuration, left_out, why = propose(given.load())
-    found = leakage.suspects(configuration)
-    print(text(configuration, left_out, why, found, only_changed=not all_), end="")
+    suspects = leakage.suspects(configuration)
+    print(text(configuration, left_out, why, suspects, only_changed=not all_), end="")
 
 
 def _single(step: RunStep) -> None:

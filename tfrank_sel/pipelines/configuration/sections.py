@@ -223,6 +223,17 @@ class Configuration(Section):
             evaluation["baseline"] = {"class": "MeanSquaredLoss", "lower": "region"}
         return {**values, "training": training, "evaluation": evaluation}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_omitted(cls, values: Any) -> Any:
+        """Leaves out the features that are omitted."""
+        data, features = values.get("data"), values.get("features")
+        omit = data.get("omit") if isinstance(data, Mapping) else getattr(data, "omit", None)
+        omit = [omit] if isinstance(omit, str) else omit
+        if not isinstance(features, Mapping) or not isinstance(omit, list):
+            return values
+        return {**values, "features": {x: y for x, y in features.items() if x not in omit}}
+
     @model_validator(mode="after")
     def _labels_are_scores(self) -> Self:
         if self.training.region is not None and self.clicks.position is not None:

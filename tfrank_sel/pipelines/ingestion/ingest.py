@@ -16,7 +16,7 @@ from tfrank_sel.data.rejections import Rejected, rejection
 from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest_counts
-from tfrank_sel.pipelines.ingestion.inputs import Inputs
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
 from tfrank_sel.pipelines.ingestion.reading import PartReader, Store, ingest as here
 from tfrank_sel.pipelines.runners import Options
 
@@ -108,11 +108,9 @@ def ingest(
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):
-            raise rejection(
-                ", ".join(source.path for source in inputs.sources),
-                f"expected lists for the split {split!r}",
-                "none",
-            )
+            of_run = f" for the split {split!r}" if split in SPLITS else ""
+            files = ", ".join(source.path for source in inputs.sources)
+            raise rejection(files, f"expected lists{of_run}", "none")
     folders.write_json(folder / "ingest.json", report)
     shards = {split: folders.shards(stores.join(records, split)) for split in inputs.splits}
     return Ingested(shards, report)

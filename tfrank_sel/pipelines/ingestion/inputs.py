@@ -211,19 +211,11 @@ def propose(configuration: Configuration) -> tuple[Configuration, Mapping[str, s
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
-    configuration = _without_omitted(configuration)
     files = inputs(configuration)
     if files is None:
         return configuration, {}, ""
     corrected, why = propose_click_correction(configuration, files)
     return *_with_types(corrected, inputs(corrected) or files), why
-
-
-def _without_omitted(configuration: Configuration) -> Configuration:
-    """Returns the configuration without the features that it omits."""
-    omit = configuration.data.omit
-    kept = {name: x for name, x in configuration.features.items() if name not in omit}
-    return configuration.model_copy(update={"features": kept})
 
 
 def propose_click_correction(
@@ -351,7 +343,6 @@ class Job:
             ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`; or if the packages of
                 the export are not installed.
         """
-        configuration = _without_omitted(configuration)
         if configuration.model.trees == "auto" and not has_lightgbm():
             model = configuration.model.model_copy(update={"trees": False})
             configuration = configuration.model_copy(update={"model": model})

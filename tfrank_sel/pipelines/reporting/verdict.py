@@ -176,9 +176,12 @@ def _line(run: "Run", what: str, *options: object) -> str:
     return f"{what}: {shell('tfrank-sel-pipelines', 'run', '--output', output, *options)}"
 
 
-def _without(run: "Run", *names: str) -> tuple[str, str]:
-    """The option that leaves columns out."""
-    return "--omit", join([*run.configuration.data.omit, *names])
+def _without(run: "Run", *names: str) -> tuple[str, ...]:
+    """The options that leave columns out."""
+    omit = "--omit", join([*run.configuration.data.omit, *names])
+    is_published = run.push_outcome is None or not run.push_outcome.reasons
+    # the model of this run is then served, and cannot be compared without a feature
+    return (*omit, *_set(False, "blessing", "champion")) if is_published else omit
 
 
 def _set(value: Any, *key: str) -> tuple[str, str]:
@@ -191,7 +194,7 @@ def _steps_of_leaks(run: "Run", names: Sequence[str]) -> Iterator[str]:
         if run.job.inputs and isinstance(run.job.inputs.reader, TableReader):
             yield _line(run, f"leave {listed} out", *_without(run, *names))
         allowed = join([*run.configuration.blessing.allow_leaks, *names])
-        yield _line(run, f"or, if {listed} is known before", "--allow-leaks", allowed)
+        yield _line(run, f"if {listed} is known before the label", "--allow-leaks", allowed)
 
 
 def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Iterator[str]:
@@ -202,9 +205,9 @@ def _steps(run: "Run", worse: Mapping[tuple[str, str], MetricComparison]) -> Ite
         else:
             of_log = _set(name, "clicks", "position")
             yield _line(run, "correct clicks for position", *of_log)
-    clicks, files = configuration.clicks, run.job.inputs
-    has_session = not clicks.position or clicks.session is not None or files is None
-    if not has_session and (session := find_session(configuration, files)):
+    lacks_session = configuration.clicks.position and configuration.clicks.session is None
+    files = run.job.inputs if lacks_session else None
+    if files is not None and (session := find_session(configuration, files)):
         unless = _without(run, session) if session in configuration.features else ()
         options = *_set(session, "clicks", "session"), *unless
         yield _line(run, "learn what the new order earns", *options)
@@ -220,7 +223,7 @@ def _steps_of_members(run: "Run") -> Iterator[str]:
     """Names a smaller ensemble that is better by validation, or else the better baseline."""
     ours, configuration = run.trained_models["ours"], run.configuration
     table, trees = configuration.training.loss, configuration.model.trees
-    networks, options = len(table), list[str]()
+    networks, options, what = len(table), list[str](), ""
     if ours.better:
         members = [i for i in range(len(ours.fits)) if i not in ours.better]
         table = [table[i] for i in ours.better if i < networks]
@@ -255,6 +258,7 @@ def _steps_of_queries(run: "Run") -> Iterator[str]:
     *others, share = (x / sum(data.split) for x in data.split)
     needed = math.ceil(100.0 * share * (half / compared.difference) ** 2)
     if 100.0 * share < needed <= LARGEST:
-        train = round(100.0 * others[0] / sum(others) * (1.0 - needed / 100.0))
-        shares = f"{train},{100 - train - needed},{needed}"
+        rest = 100 - needed
+        train = min(round(rest * others[0] / sum(others)), rest - 1)
+        shares = f"{train},{rest - train},{needed}"
         yield _line(run, "evaluate on more queries", "--split", shares)
