@@ -63,6 +63,7 @@ def main() -> None:
     """Prints a table for each set."""
     parser = arguments(__doc__)
     parser.add_argument("--sets", nargs="+", choices=[*FILES, *TABLES], default=["Beauty"])
+    parser.add_argument("--models", nargs="+", choices=SETTINGS, default=[*SETTINGS])
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
 
@@ -75,9 +76,9 @@ def main() -> None:
         heads = "model", "setting", "NDCG@10", "Recall@10", "CPU s"
         print(f"\n| {data}, fitted to what came | {' | '.join(heads)} |\n{'|---' * 6}|")
         for unseen in (2, 1) if data in FILES else (0,):
-            for name, tried in SETTINGS.items():
+            for name in options.models:
                 validation = functools.partial(run, data, min(unseen, 1), name)
-                best = max(tried, key=lambda x: validation(x, True)["ndcg"][0])
+                best = max(SETTINGS[name], key=lambda x: validation(x, True)["ndcg"][0])
                 of = run(data, unseen, name, best, False)
                 values = ["{:.4f} ({:.4f} to {:.4f})".format(*of[x]) for x in ("ndcg", "recall")]
                 shown = FITTED[unseen], name, best, *values, f"{of['seconds']:.0f}"
