@@ -1,15 +1,13 @@
 """Peers on the splits of `benchmarks.quality.two_stages`: ALS and BM25 of implicit.
 
-    python -m benchmarks.quality.two_stages_peers --data data --results results --packages peers
+    python -m benchmarks.quality.two_stages_peers --data data --results results
 
-`--packages` is a folder of `pip install --target peers implicit`; packages of this environment come
-first. Settings are the best of three by what came before the test. Models get the histories of the
-test. The CPU seconds have the recommendations, too. What `--results` holds is not computed again.
+It needs `implicit`. Settings are the best of three by what came before the test. Models get the
+histories of the test. The CPU seconds have the recommendations, too. What `--results` holds is not
+computed again.
 """
 
 import functools
-import pathlib
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +36,7 @@ def best_items(name: str, setting: float, parts: Split) -> np.ndarray:
         model: Any = AlternatingLeastSquares(
             FACTORS, alpha=setting, iterations=SWEEPS, random_state=0, num_threads=1
         )
-        more = {"recalculate_user": True}
+        more = {"recalculate_user": parts.before is not parts.train}
     else:
         model = BM25Recommender(setting, num_threads=1)
     model.fit(incidence(parts.train), show_progress=False)
@@ -64,11 +62,10 @@ def judge(name: str, setting: float, parts: Split) -> dict[str, Any]:
 def main() -> None:
     """Prints a table for each set."""
     parser = arguments(__doc__)
-    parser.add_argument("--packages", type=pathlib.Path, required=True)
     parser.add_argument("--sets", nargs="+", choices=[*FILES, *TABLES], default=["Beauty"])
+    parser.add_argument("--models", nargs="+", choices=SETTINGS, default=[*SETTINGS])
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
-    sys.path.append(str(options.packages))
 
     def run(data: str, unseen: int, name: str, setting: float, validates: bool) -> dict[str, Any]:
         path = options.results / f"{data} {unseen} {name} {setting} {validates}.json"
@@ -79,9 +76,9 @@ def main() -> None:
         heads = "model", "setting", "NDCG@10", "Recall@10", "CPU s"
         print(f"\n| {data}, fitted to what came | {' | '.join(heads)} |\n{'|---' * 6}|")
         for unseen in (2, 1) if data in FILES else (0,):
-            for name, tried in SETTINGS.items():
+            for name in options.models:
                 validation = functools.partial(run, data, min(unseen, 1), name)
-                best = max(tried, key=lambda x: validation(x, True)["ndcg"][0])
+                best = max(SETTINGS[name], key=lambda x: validation(x, True)["ndcg"][0])
                 of = run(data, unseen, name, best, False)
                 values = ["{:.4f} ({:.4f} to {:.4f})".format(*of[x]) for x in ("ndcg", "recall")]
                 shown = FITTED[unseen], name, best, *values, f"{of['seconds']:.0f}"

@@ -1,6 +1,6 @@
 """Time and memory of a recommender, by number of interactions, which are made.
 
-    python -m benchmarks.speed.recommender [--rows 100000 1000000]
+    python -m benchmarks.speed.recommender [--rows 20000 100000 400000]
 
 Each user has 100 interactions, and there are as many items as users. Half of the steps are to the
 next item, the others to one by popularity (Zipf). For each number of rows, one process reads a
@@ -66,7 +66,7 @@ def measure(path: Path) -> None:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="*", default=[100_000, 1_000_000])
+    parser.add_argument("--rows", type=int, nargs="*", default=[20_000, 100_000, 400_000])
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure is not None:

@@ -105,6 +105,7 @@ class _Inverted:
 
 def test_what_is_significantly_worse_is_held_back(monkeypatch):
     monkeypatch.setattr(command, "Recommender", Worse)
+    pd.DataFrame(rows(taken(900))).rename(columns={"time": "ts"}).to_csv("plays.csv", index=False)
     done = invoke("fit", "plays.csv", "--time", "ts", "--output", "out")
     assert done.exit_code == 3
     assert "held back: out has no SavedModel" in done.stderr

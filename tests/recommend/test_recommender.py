@@ -152,7 +152,8 @@ def test_ids_are_texts_as_they_are(suffix, tmp_path):
     columns = pd.DataFrame(
         {"item": HOSTILE, "a|b\n": range(count), "{[:,]}": HOSTILE, "ü": HOSTILE}
     )
-    source = str(path) if suffix and (path := tmp_path / f"taken.{suffix}") else frame
+    path = tmp_path / f"taken.{suffix}"
+    source = str(path) if suffix else frame
     if suffix == "parquet":
         frame.to_parquet(path)
     elif suffix == "jsonl":

@@ -250,11 +250,11 @@ class Neighbours(Source):
         matrix = incidence(taken, self.latest)
         scale = sp.diags(1.0 / np.sqrt(matrix.getnnz(axis=0) + 1.0, dtype=np.float32))
         scaled = matrix @ scale
-        by_item, self_link = scaled.T.tocsr(), sp.identity(matrix.shape[1], format="csr")
+        by_item, itself = scaled.T.tocsr(), sp.csr_matrix(sp.identity(matrix.shape[1]))
         blocks = []
         for first in range(0, matrix.shape[1], _BLOCK):  # since all cosines at once need no bound
             rows = slice(first, first + _BLOCK)
-            ids, cosines = Sums(by_item[rows] @ scaled).best(self.links, self_link[rows])
+            ids, cosines = Sums(by_item[rows] @ scaled).best(self.links, itself[rows])
             places = (ids >= 0).nonzero()
             shape = len(ids), matrix.shape[1]
             blocks.append(sp.csr_matrix((cosines[places], (places[0], ids[places])), shape))
