@@ -9,7 +9,8 @@ The first table has how often `"auto"` named each model, and how often it kept i
 The second one has the NDCG@8 of the order by default labels, by true attractions, and differences
 to it: of clicks as they are, of labels of the true model alone, and of the default if a model was
 not compared, or if `"ubm"` and `"cascade"` were. The third one has coverage of the 95 % intervals
-of the clicks per session of a better order, and how many of them are above 0.
+of the clicks per session of a better order, and how many of them are above 0; other choices than
+the default join their values to its standard error.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import json
 import pathlib
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -136,21 +137,21 @@ def judged(model: str, sessions: int, seed: int) -> Found:
     scores, true = users.value()
     found: Found = {"true": true, "kept": {}, "ndcg": {}, "value": {}}
 
-    @functools.cache
-    def by_model(named: str) -> tuple[float, Mapping[str, float]]:
-        others = {x: users.estimated(x).values for x in clicks.MODELS if x != named}
-        joined = dataclasses.replace(users.estimated(named), others=others)
-        value = clicks.reordered(users.log, joined, scores)["difference"]
-        return value.high - max(value.by_model.values()), value.by_model
-
+    named = users.chosen(AUTO)[0]
+    others = {x: users.estimated(x).values for x in clicks.MODELS if x != named}
+    joined = dataclasses.replace(users.estimated(named), others=others)
+    value = clicks.reordered(users.log, joined, scores)["difference"]
+    half = value.high - max(value.by_model.values())
     for choice, models in CHOICES.items():
         kept = found["kept"][choice] = users.chosen(models)
         found["ndcg"][choice] = users.ndcg(np.mean([users.labels(x) for x in kept], axis=0))
-        half, values = by_model(kept[0])
-        ends = [values[x] for x in kept]
+        ends = [value.by_model[x] for x in kept]
         found["value"][choice] = [min(ends) - half, max(ends) + half]
     naive = clicks.labels(users.log, np.ones(len(users.log.clicks)), "ips")["label"]
-    found["ndcg"] |= {"as they are": users.ndcg(naive), "true model": users.ndcg(users.labels(model))}
+    found["ndcg"] |= {
+        "as they are": users.ndcg(naive),
+        "true model": users.ndcg(users.labels(model)),
+    }
     return found
 
 

@@ -246,7 +246,10 @@ class Additive:
         # Schur complement: the Hessian of the items is a diagonal
         rest = 1.0 - sums / bend
         gradient = np.bincount(cells.pool, error - curve * (errors / bend)[cells.item], size)
-        right = [gradient + of_places, np.bincount(self.group, of_items - sums * errors / bend, groups)]
+        right = [
+            gradient + of_places,
+            np.bincount(self.group, of_items - sums * errors / bend, groups),
+        ]
         total = np.zeros((size + groups, size + groups))
         for k in range(size):  # a product of matrices has threads, which wait for each other
             at = cells.pool == k
