@@ -115,9 +115,10 @@ class Users:
     def chosen(self, models: Sequence[str]) -> list[str]:
         """The models that `"auto"` would keep of those that are compared."""
         every = self.compared(clicks.MODELS)
-        if every[0].model in models:
-            return choose([fit for fit in every if fit.model in models])
-        return choose(self.compared(tuple(models)))
+        if every[0].model not in models:
+            every = self.compared((*models, "none"))
+        kept = choose([fit for fit in every if fit.model in {*models, "none"}])
+        return [x for x in kept if x in models] or [every[1].model]
 
     def ndcg(self, labels: Array) -> float:
         """NDCG@8 of the items of each query in the order of labels, by true attractions."""
