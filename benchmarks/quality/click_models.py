@@ -101,8 +101,8 @@ class Users:
         at = self.query[:, np.newaxis], item
         return visit(self.model, self.attraction[at], self.satisfaction[at], self.random)
 
-    def value(self) -> tuple[Array, float]:
-        """Scores of the rows by a better ranker, and its true difference of clicks per session."""
+    def value(self) -> tuple[Array, float, float]:
+        """Scores of the rows by a better ranker, its true difference of clicks, and its error."""
         scores = self.attraction + self.random.normal(0.0, 0.1, self.attraction.shape)
         of_rows = scores[self.query[:, np.newaxis], self.item]
         new = np.take_along_axis(self.item, np.argsort(-of_rows, axis=1, kind="stable"), axis=1)
@@ -110,13 +110,13 @@ class Users:
             (self.visits(new).sum() - self.visits(self.item).sum()) / self.sessions
             for _ in range(VISITS)
         ]
-        return of_rows.ravel(), float(np.mean(gains))
+        return of_rows.ravel(), float(np.mean(gains)), float(np.std(gains) / VISITS**0.5)
 
     def chosen(self, models: Sequence[str]) -> list[str]:
         """The models that `"auto"` would keep of those that are compared."""
         every = self.compared(clicks.MODELS)
         if every[0].model not in models:
-            every = self.compared((*models, "none"))
+            every = self.compared(tuple(dict.fromkeys([*models, "none"])))
         kept = choose([fit for fit in every if fit.model in {*models, "none"}])
         return [x for x in kept if x in models] or [every[1].model]
 
@@ -135,8 +135,8 @@ class Users:
 def judged(model: str, sessions: int, seed: int) -> Found:
     """What a log gives."""
     users = Users(model, sessions, seed)
-    scores, true = users.value()
-    found: Found = {"true": true, "kept": {}, "ndcg": {}, "value": {}}
+    scores, true, error = users.value()
+    found: Found = {"true": true, "error": error, "kept": {}, "ndcg": {}, "value": {}}
 
     named = users.chosen(AUTO)[0]
     others = {x: users.estimated(x).values for x in clicks.MODELS if x != named}
@@ -171,8 +171,9 @@ def difference(found: Sequence[Found], name: str) -> str:
 def of_values(found: Sequence[Found], name: str) -> str:
     """Coverage of the true difference, and the number of intervals above 0."""
     low, high = np.array([one["value"][name] for one in found]).T
-    true = np.array([one["true"] for one in found])
-    return f"{np.mean((low <= true) & (true <= high)):.1f}; {(low > 0.0).sum()}"
+    true, error = np.array([[one["true"], one["error"]] for one in found]).T
+    away, half = np.abs(true - (low + high) / 2.0), np.hypot((high - low) / 2.0, 1.96 * error)
+    return f"{np.mean(away <= half):.2f}; {(low > 0.0).sum()}"
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
