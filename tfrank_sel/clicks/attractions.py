@@ -264,9 +264,8 @@ class Additive:
         # is
         moves = np.asarray(np.linalg.lstsq(total, right, rcond=1e-9)[0], np.float64)
         places, means = moves[:size], moves[size:]
-        shift = np.bincount(cells.item, curve * places[cells.pool], count)
-        shift += sums * means[self.group]
-        return places, means, (errors - shift) / bend
+        of_places = np.bincount(cells.item, curve * places[cells.pool], count)
+        return places, means, (errors - of_places - sums * means[self.group]) / bend
 
 
 def sigmoid(x: Floats) -> Floats:
