@@ -264,8 +264,9 @@ class Additive:
         # is
         moves = np.asarray(np.linalg.lstsq(total, right, rcond=1e-9)[0], np.float64)
         places, means = moves[:size], moves[size:]
-        of_places = np.bincount(cells.item, curve * places[cells.pool], count)
-        return places, means, (errors - of_places - sums * means[self.group]) / bend
+        shift = sums * means[self.group]
+        shift += np.bincount(cells.item, curve * places[cells.pool], count)
+        return places, means, (errors - shift) / bend
 
 
 def sigmoid(x: Floats) -> Floats:
