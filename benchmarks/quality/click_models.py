@@ -9,7 +9,8 @@ The first table has how often `"auto"` named each model, and how often it kept i
 The second one has the NDCG@8 of the order by default labels, by true attractions, and differences
 to it: of clicks as they are, of labels of the true model alone, and of the default if a model was
 not compared, or if `"ubm"` and `"cascade"` were. The third one has coverage of the 95 % intervals
-of the clicks per session of a better order, and how many of them are above 0.
+of the clicks per session of a better order, and how many of them are above 0; other choices than
+the default join their values to its standard error.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import json
 import pathlib
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,8 @@ class Users:
         at = self.query[:, np.newaxis], item
         return visit(self.model, self.attraction[at], self.satisfaction[at], self.random)
 
-    def value(self) -> tuple[Array, float]:
-        """Scores of the rows by a better ranker, and its true difference of clicks per session."""
+    def value(self) -> tuple[Array, float, float]:
+        """Scores of the rows by a better ranker, its true difference of clicks, and its error."""
         scores = self.attraction + self.random.normal(0.0, 0.1, self.attraction.shape)
         of_rows = scores[self.query[:, np.newaxis], self.item]
         new = np.take_along_axis(self.item, np.argsort(-of_rows, axis=1, kind="stable"), axis=1)
@@ -109,14 +110,15 @@ class Users:
             (self.visits(new).sum() - self.visits(self.item).sum()) / self.sessions
             for _ in range(VISITS)
         ]
-        return of_rows.ravel(), float(np.mean(gains))
+        return of_rows.ravel(), float(np.mean(gains)), float(np.std(gains) / VISITS**0.5)
 
     def chosen(self, models: Sequence[str]) -> list[str]:
         """The models that `"auto"` would keep of those that are compared."""
         every = self.compared(clicks.MODELS)
-        if every[0].model in models:
-            return choose([fit for fit in every if fit.model in models])
-        return choose(self.compared(tuple(models)))
+        if every[0].model not in models:
+            every = self.compared(tuple(dict.fromkeys([*models, "none"])))
+        kept = choose([fit for fit in every if fit.model in {*models, "none"}])
+        return [x for x in kept if x in models] or [every[1].model]
 
     def ndcg(self, labels: Array) -> float:
         """NDCG@8 of the items of each query in the order of labels, by true attractions."""
@@ -133,21 +135,18 @@ class Users:
 def judged(model: str, sessions: int, seed: int) -> Found:
     """What a log gives."""
     users = Users(model, sessions, seed)
-    scores, true = users.value()
-    found: Found = {"true": true, "kept": {}, "ndcg": {}, "value": {}}
+    scores, true, error = users.value()
+    found: Found = {"true": true, "error": error, "kept": {}, "ndcg": {}, "value": {}}
 
-    @functools.cache
-    def by_model(named: str) -> tuple[float, Mapping[str, float]]:
-        others = {x: users.estimated(x).values for x in clicks.MODELS if x != named}
-        joined = dataclasses.replace(users.estimated(named), others=others)
-        value = clicks.reordered(users.log, joined, scores)["difference"]
-        return value.high - max(value.by_model.values()), value.by_model
-
+    named = users.chosen(AUTO)[0]
+    others = {x: users.estimated(x).values for x in clicks.MODELS if x != named}
+    joined = dataclasses.replace(users.estimated(named), others=others)
+    value = clicks.reordered(users.log, joined, scores)["difference"]
+    half = value.high - max(value.by_model.values())
     for choice, models in CHOICES.items():
         kept = found["kept"][choice] = users.chosen(models)
         found["ndcg"][choice] = users.ndcg(np.mean([users.labels(x) for x in kept], axis=0))
-        half, values = by_model(kept[0])
-        ends = [values[x] for x in kept]
+        ends = [value.by_model[x] for x in kept]
         found["value"][choice] = [min(ends) - half, max(ends) + half]
     naive = clicks.labels(users.log, np.ones(len(users.log.clicks)), "ips")["label"]
     found["ndcg"] |= {
@@ -172,8 +171,9 @@ def difference(found: Sequence[Found], name: str) -> str:
 def of_values(found: Sequence[Found], name: str) -> str:
     """Coverage of the true difference, and the number of intervals above 0."""
     low, high = np.array([one["value"][name] for one in found]).T
-    true = np.array([one["true"] for one in found])
-    return f"{np.mean((low <= true) & (true <= high)):.1f}; {(low > 0.0).sum()}"
+    true, error = np.array([[one["true"], one["error"]] for one in found]).T
+    away, half = np.abs(true - (low + high) / 2.0), np.hypot((high - low) / 2.0, 1.96 * error)
+    return f"{np.mean(away <= half):.2f}; {(low > 0.0).sum()}"
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

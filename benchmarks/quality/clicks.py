@@ -273,6 +273,8 @@ def main() -> None:
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--seeds", type=int, default=3, help="simulations, in folds by turns")
     parser.add_argument("--traffic", nargs="+", choices=SESSIONS, default=list(SESSIONS))
+    users_of_all = [*click_users.USERS]
+    parser.add_argument("--users", nargs="+", choices=users_of_all, default=users_of_all)
     parser.add_argument("--results", type=pathlib.Path, required=True, help="what is kept")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
@@ -281,7 +283,7 @@ def main() -> None:
     warnings.simplefilter("ignore", UserWarning)
     for seed in range(options.seeds):
         for traffic in options.traffic:
-            for users in click_users.USERS:
+            for users in options.users:
                 kept = options.results / f"{users}-{traffic}-{seed}.json"
                 if not kept.exists():
                     found = judged(data[seed % len(data)], users, traffic, seed)

@@ -1,11 +1,16 @@
 """Models of users that may be right: which remain, and what they make of labels and values."""
 
 import dataclasses
+import warnings
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
 
 from tfrank_sel import clicks
+from tfrank_sel.clicks.__main__ import app
 from tfrank_sel.clicks.comparison import choose
 
 ITEMS, PLACES, QUERIES = 12, 6, 60
@@ -45,6 +50,41 @@ def without_bias(attraction, place, above, eye):
 def distracted(attraction, place, above, eye):
     """Sees what catches the eye, and less after a click."""
     return attraction / (1.0 + np.exp(-2.0 + 0.7 * place - 1.5 * eye + 2.0 * above))
+
+
+def by_device(steep, sessions=6000):
+    """A log of two devices, the first of which has its own effects of positions if it is steep."""
+    random = np.random.default_rng(0)
+    device = random.integers(2, size=sessions)
+    columns = rows_of(
+        lambda a, k, above, eye: a * EXAMINED[k] * (1.0 + k) ** (-steep * device), sessions
+    )
+    device = device[columns["session"]]
+    return columns | {"device": np.array(["phone", "desktop"])[device]}
+
+
+@pytest.mark.parametrize("steep", [0.0, 0.6])
+def test_groups_in_which_positions_have_other_effects_are_told(steep, tmp_path):
+    columns = by_device(steep)
+    log = clicks.Log.of(columns, group="device")
+    assert (
+        clicks.Log(*map(columns.get, ("query", "item", "position", "click"))).group_of_row.sum()
+        == 0
+    )
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        clicks.estimate(log, resamples=2)
+        file, output = tmp_path / "log.parquet", tmp_path / "train.parquet"
+        parquet.write_table(pa.table(columns), file)
+        done = CliRunner().invoke(
+            app, ["correct", str(file), "--output", str(output), "--group", "device"]
+        )
+    assert done.exit_code == 0, done.output
+    told = "positions have other effects in some groups than in others"
+    assert any(told in str(x.message) for x in warned) == (told in done.output) == (steep > 0.0)
+    assert "device" in parquet.read_schema(output).names
+    [fit] = clicks.compare(log, ["pbm"])
+    assert (fit.fits_groups < 0.05) == (steep > 0.0)
 
 
 def test_names_and_the_order_of_sessions_are_no_seed():

@@ -154,30 +154,46 @@ def test_values_of_readers_have_no_bias_of_the_prior(model):
     assert abs(found.value - true) < 0.25 * true + 0.01
 
 
+ARGUMENTS = {
+    "estimate": {"resamples": 3, "seed": 1},
+    **{
+        f"labels, {x}": {"false_clicks": 0.05, "least": 0.9, "regression": 0.5}
+        for x in clicks.CORRECTIONS
+    },
+    **{f"reordered, {x}": {"least": 0.5, "seed": 1} for x in ("ips", "doubly_robust")},
+}
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("use", ARGUMENTS)
 @pytest.mark.parametrize("method", clicks.MODELS)
-def test_an_argument_changes_the_result_or_is_refused(method):
-    attraction = np.random.default_rng(1).uniform(0.2, 0.7, 50)
-    log, items = log_of(10, 20, lambda i, k: attraction[i] / (1.0 + k))
-    ends = 1.0 / PLACES
+def test_an_argument_changes_the_result_or_is_refused(method, use):
+    attraction = np.random.default_rng(1).uniform(0.2, 0.7, 150)
+    log, items = log_of(30, 8, lambda i, k: attraction[i] / (1.0 + k))
+    ends, (function, _, correction) = 1.0 / PLACES, use.partition(", ")
     known = clicks.Propensities(PLACES, ends, ends, ends, method)
 
-    def changes(function, **arguments):
+    def result(**arguments):
+        if function == "estimate":
+            return clicks.estimate(log, method, **{"resamples": 2, **arguments}).draws.tolist()
+        if function == "labels":
+            return clicks.labels(log, known, correction, **arguments)["label"].tolist()
+        return clicks.reordered(log, known, attraction[items], correction, **arguments)
+
+    def changes(name, value):
+        # without `least`, an estimate cancels
+        others = {"least": 0.9} if (name, correction) == ("regression", "doubly_robust") else {}
         try:
-            return function(**arguments) != function()
+            return result(**others, **{name: value}) != result(**others)
         except ValueError as error:
-            return f"`{next(iter(arguments))}` must be 0 for propensities of" in str(error)
+            return f"`{name}` must be" in str(error)
 
-    def label(**arguments):
-        return clicks.labels(log, known, **arguments)["label"].tolist()
-
-    def value(**arguments):
-        return clicks.reordered(log, known, attraction[items], **arguments)
-
-    assert changes(label, false_clicks=0.05)
-    assert changes(value, least=0.5)
-    if method not in ("additive", *clicks.models.READING):
-        same = clicks.reordered(log, known, np.zeros(len(items)), least=0.5)["difference"]
-        assert (same.low, same.high) == (0.0, 0.0)
+    same = [name for name, value in ARGUMENTS[use].items() if not changes(name, value)]
+    are_ones = method == "none" and use == "estimate"  # whatever the seed of the draws
+    assert same == ["seed"] * are_ones
+    if function == "reordered" and method not in ("additive", *clicks.models.READING):
+        same = clicks.reordered(log, known, np.zeros(len(items)), correction, least=0.5)
+        assert (same["difference"].low, same["difference"].high) == (0.0, 0.0)
 
 
 def test_additive_users_of_positions_that_nothing_connects_are_told():

@@ -110,7 +110,7 @@ def test_the_expected_loss_of_corrected_labels_is_that_of_the_relevance(correcti
     patterns = np.array(list(itertools.product((0, 1), repeat=len(items))))
     clicked = examined * relevance[items]
     weights = np.where(patterns > 0, clicked, 1.0 - clicked).prod(axis=1)
-    regression = np.array([0.2, 0.5, 0.1])[items]
+    by_correction = {"doubly_robust": {"regression": np.array([0.2, 0.5, 0.1])[items]}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few clicks
         labels = np.stack(
@@ -119,7 +119,7 @@ def test_the_expected_loss_of_corrected_labels_is_that_of_the_relevance(correcti
                     clicks.Log(items * 0, items, places, x),
                     examined,
                     correction,
-                    regression=regression,
+                    **by_correction.get(correction, {}),
                 )["label"]
                 for x in patterns
             ]

@@ -44,6 +44,12 @@ Shown = Annotated[
         help="Column of the number of impressions, if the log is of counts; empty if it is not."
     ),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the device or page layout; warns if positions have other effects in some."
+    ),
+]
 
 app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -77,6 +83,7 @@ def correct(
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Least propensity that divides clicks.")
     ] = 0.0,
+    group: Group = None,
     format: Format = None,
 ) -> None:
     """Make a training table without position bias from a log of clicks.
@@ -89,6 +96,7 @@ def correct(
     if not label:
         raise refusal("--label must be the name of a column", repr(label))
     roles = _roles(query, item, position, click, session, shown)
+    roles |= {"group": group} if group else {}
     table = read(stores.expand(log), roles, others=True, format=format)
     if label in set(table.columns.column_names) - {click}:
         raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")

@@ -246,10 +246,8 @@ class Additive:
         # Schur complement: the Hessian of the items is a diagonal
         rest = 1.0 - sums / bend
         gradient = np.bincount(cells.pool, error - curve * (errors / bend)[cells.item], size)
-        right = [
-            gradient + of_places,
-            np.bincount(self.group, of_items - sums * errors / bend, groups),
-        ]
+        of_groups = np.bincount(self.group, of_items - sums * errors / bend, groups)
+        right = np.concatenate([gradient + of_places, of_groups])
         total = np.zeros((size + groups, size + groups))
         for k in range(size):  # a product of matrices has threads, which wait for each other
             at = cells.pool == k
@@ -264,10 +262,10 @@ class Additive:
         )
         # a constant may move from all positions to all groups: the shortest step leaves it where it
         # is
-        moves = np.linalg.lstsq(total, np.concatenate(right), rcond=1e-9)[0]
+        moves = np.asarray(np.linalg.lstsq(total, right, rcond=1e-9)[0], np.float64)
         places, means = moves[:size], moves[size:]
-        shift = np.bincount(cells.item, curve * places[cells.pool], count)
-        shift += sums * means[self.group]
+        shift = sums * means[self.group]
+        shift += np.bincount(cells.item, curve * places[cells.pool], count)
         return places, means, (errors - shift) / bend
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tfrank_sel.clicks.log import Floats, Integers, Log
-from tfrank_sel.clicks.models import MODELS, OF_SESSIONS, Sessions, fits
+from tfrank_sel.clicks.models import MODELS, OF_SESSIONS, fits
 from tfrank_sel.clicks.pairs import pool_groups
 from tfrank_sel.errors import refusal
 
 _ERRORS = 2.0  # of the difference to the best model
 _EXPECTED = 20.0  # clicks that a cell of a test has at least
-_LEVEL = 0.05  # of the tests
+LEVEL = 0.05  # of the tests
 _SURE = 1e-6  # least probability of what happened: a model may exclude it
 
 
@@ -33,6 +33,8 @@ class Fit:
             of chi-square tests of the clicks at each position by the attraction of items and, if
             models of sessions are compared, below and not below another click. They take the fit as
             known.
+        fits_groups: The same of the clicks at each position in each group, if positions have equal
+            effects in all groups of the log.
     """
 
     model: str
@@ -41,6 +43,7 @@ class Fit:
     behind: float = 0.0
     error: float = 0.0
     fits: float = 1.0
+    fits_groups: float = 1.0
 
 
 def compare(
@@ -73,15 +76,16 @@ def compare(
     count = int(is_held.sum())
     above = np.zeros(len(test.items), int)
     if not {*OF_SESSIONS}.isdisjoint(models):
-        sessions = Sessions(test)
+        sessions = test.sessions
         above = np.minimum(sessions.clicks_above(), 1)[sessions.of_row]
-    sums, fit = {}, {}
+    sums, fit, of_groups = {}, {}, {}
     for name in models:
         [fitted] = fits(train, name, [np.ones(len(train.items))])
         probable = fitted.clicked(test)
         thirds = np.quantile(fitted.attraction, [1.0 / 3.0, 2.0 / 3.0])
         kinds = above, np.digitize(fitted.attraction, thirds)[test.items]
         fit[name] = min(_fit_of(test, probable, x) for x in kinds)
+        of_groups[name] = _fit_of_groups(test, probable)
         click, none = (np.log(np.maximum(x, _SURE)) for x in (probable, 1.0 - probable))
         sums[name] = np.bincount(unit, test.clicks * click + (test.shown - test.clicks) * none)
     best = max(sums.values(), key=np.sum, default=0.0)
@@ -96,6 +100,7 @@ def compare(
                 float(behind.sum()) / count,
                 float(np.sqrt(len(behind)) * behind.std()) / count,
                 fit[name],
+                of_groups[name],
             )
         )
     return sorted(compared, key=lambda fit: -fit.log_likelihood)
@@ -103,17 +108,41 @@ def compare(
 
 def _fit_of(log: Log, probable: Floats, kinds: Integers) -> float:
     """The p-value of the numbers of clicks at each position on rows of each kind."""
-    cells = log.columns * (int(kinds.max()) + 1) + kinds
-    sums = (log.clicks - log.shown * probable, log.shown * probable, log.shown * probable**2)
-    error, expected, square = (np.bincount(cells, x) for x in sums)
+    clicks, expected, square = _tables(log, probable, kinds)
     is_large = expected >= _EXPECTED
-    count = int(is_large.sum())
-    if not count:
+    ratios = (clicks - expected) ** 2 / np.maximum(expected - square, _SURE)
+    return _p_value(ratios[is_large], int(is_large.sum()))
+
+
+def _fit_of_groups(log: Log, probable: Floats) -> float:
+    """The same in each group, with the sums of each position and of each group as they are."""
+    tables = _tables(log, probable, log.group_of_row)
+    tables = tables[:, :, tables[1].max(axis=0) >= _EXPECTED]
+    clicks, expected, square = tables[:, (tables[1] >= _EXPECTED).all(axis=1)]
+    for axis in (1, 0):
+        sums = (np.maximum(x.sum(axis=axis, keepdims=True), _SURE) for x in (clicks, expected))
+        factor = np.divide(*sums)
+        expected, square = expected * factor, square * factor**2
+    ratios = (clicks - expected) ** 2 / np.maximum(expected - square, _SURE)
+    return _p_value(ratios, (len(ratios) - 1) * (ratios.shape[1] - 1))
+
+
+def _tables(log: Log, probable: Floats, kinds: Integers) -> Floats:
+    """Clicks, their expectation and squares at positions by kind, `[3, positions, kinds]`."""
+    shape = len(log.positions), int(kinds.max()) + 1
+    cells, size = log.columns * shape[1] + kinds, shape[0] * shape[1]
+    sums = (log.clicks, log.shown * probable, log.shown * probable**2)
+    return np.stack([np.bincount(cells, x, size).reshape(shape) for x in sums])
+
+
+def _p_value(ratios: Floats, freedom: int) -> float:
+    """That of a sum of squared errors over their variances, by its degrees of freedom."""
+    if freedom <= 0:
         return 1.0
-    ratio = float((error**2 / np.maximum(expected - square, _SURE))[is_large].sum()) / count
     # Wilson and Hilferty: the cube root is nearly normal
-    variance = 2.0 / (9.0 * count)
-    return 0.5 * math.erfc((math.cbrt(ratio) - 1.0 + variance) / math.sqrt(2.0 * variance))
+    variance = 2.0 / (9.0 * freedom)
+    error = math.cbrt(float(ratios.sum()) / freedom) - 1.0 + variance
+    return 0.5 * math.erfc(error / math.sqrt(2.0 * variance))
 
 
 def choose(compared: Sequence[Fit]) -> list[str]:
@@ -128,7 +157,7 @@ def choose(compared: Sequence[Fit]) -> list[str]:
     """
     best = [fit.model for fit in compared if fit.behind <= _ERRORS * fit.error]
     names = [name for name in MODELS if name in best]
-    if compared[0].fits < _LEVEL:
+    if compared[0].fits < LEVEL:
         half = 0.5 * max(fit.behind for fit in compared if fit.model == "none")
         names += [fit.model for fit in compared if fit.behind < half and fit.model not in best]
     return names

@@ -67,10 +67,11 @@ def labels(
         correction: Name of the correction, of `CORRECTIONS`.
         false_clicks: Probability of a click on an irrelevant item for each row, `[rows]`, or a
             number. With values above 0, the corrections are affine (trust bias).
-        least: Least propensity by which clicks are divided. Clipping reduces the variance, and adds
-            a bias, which is less for `"doubly_robust"`.
-        regression: Estimate r of each row, `[rows]`, which must be equal for all rows of an item.
-            By default, the pooled estimate.
+        least: Least propensity by which clicks are divided, 0 for `"pooled"`. Clipping reduces the
+            variance, and adds a bias, which is less for `"doubly_robust"`.
+        regression: Estimate r of each row, `[rows]`, for `"doubly_robust"`, equal for all rows of
+            an item; by default, the pooled one. Without `least`, r is that of items which nobody
+            examined, and cancels for others.
 
     Returns:
         Columns `query`, `item`, `label` and `shown` (the number of impressions), `[items]` each.
@@ -94,6 +95,10 @@ def labels(
     """
     check_choice("correction", correction, CORRECTIONS)
     check_least(least)
+    if correction == "pooled" and least:
+        raise refusal("`least` must be 0 for pooled labels: their prior limits the variance", least)
+    if correction != "doubly_robust" and regression is not None:
+        raise refusal("`regression` must be None unless labels are doubly robust", "an estimate")
     if isinstance(propensities, Propensities) and propensities.others:
         options: Any = {"false_clicks": false_clicks, "least": least, "regression": regression}
         first, *others = propensities.each()

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,15 @@ class Log:
         click: Whether the item was clicked, `[rows]`, 0 or 1; with `shown`, the number of clicks.
         shown: Number of impressions of each row, `[rows]`; 1 if None.
         session: Session of each row, `[rows]`, which models of sessions and `reordered` need.
+        group: Device or page layout of each row, `[rows]`: `estimate` warns if positions have
+            other effects in some groups.
 
     Attributes:
         num_queries, num_items: Number of queries, and of pairs of a query and an item.
         queries, items: Index of the query and of the pair of each row, `[rows]`.
         positions: The positions that occur, increasing, `[positions]`.
         columns: Index in `positions` of each row, `[rows]`.
+        group_of_row: Index of the group of each row, `[rows]`.
         clicks, shown: Numbers of clicks and impressions of each row, `[rows]`.
 
     Raises:
@@ -84,9 +87,10 @@ class Log:
         *,
         shown: ArrayLike | None = None,
         session: ArrayLike | None = None,
+        group: ArrayLike | None = None,
     ) -> None:
         by_role: dict[str, Any] = {"query": query, "item": item, "position": position}
-        by_role |= {"click": click, "shown": shown, "session": session}
+        by_role |= {"click": click, "shown": shown, "session": session, "group": group}
         columns = {name: values for name, values in by_role.items() if values is not None}
         rows = np.shape(query)
         for name, values in columns.items():
@@ -108,6 +112,7 @@ class Log:
         click: str = "click",
         shown: str | None = "shown",
         session: str | None = None,
+        group: str | None = None,
     ) -> "Log":
         """Reads the columns of a table.
 
@@ -121,6 +126,7 @@ class Log:
             shown: That of the number of impressions; without a column `shown`, or if None, each row
                 is one.
             session: That of the session, if there is one.
+            group: That of the group, if there is one.
 
         Raises:
             ImportError: If pyarrow is not installed.
@@ -134,7 +140,7 @@ class Log:
             log._take(table, {})
         else:
             roles = {"query": query, "item": item, "position": position, "click": click}
-            more = {"shown": shown, "session": session}
+            more = {"shown": shown, "session": session, "group": group}
             log._read(table, roles | {x: name for x, name in more.items() if name is not None})
         return log
 
@@ -170,6 +176,8 @@ class Log:
         self._sessions: Integers | None = None
         if "session" in {*table.roles, *of_numbers}:
             self.session_ids, self._sessions = ids("session")
+        has_groups = "group" in {*table.roles, *of_numbers}
+        self.group_of_row = ids("group")[1] if has_groups else np.zeros(len(table), np.int64)
         item_ids, pairs = ids("item")
         pairs += self.queries * len(item_ids)
         pairs, self.items = _distinct(pairs)
@@ -181,9 +189,9 @@ class Log:
         """Returns the log of some of the rows, with the items and positions of this one."""
         log = copy.copy(self)
         log.pools = self.pools
-        for name in ("cells", "units", "session_of_row"):
+        for name in ("cells", "units", "session_of_row", "sessions"):
             log.__dict__.pop(name, None)
-        for name in ("queries", "items", "columns", "shown", "clicks"):
+        for name in ("queries", "items", "columns", "shown", "clicks", "group_of_row"):
             setattr(log, name, getattr(self, name)[rows])
         if self._sessions is not None:
             sessions = self._sessions[rows]
@@ -270,6 +278,11 @@ class Log:
         return _ranks(sums)[self._sessions]
 
     @functools.cached_property
+    def sessions(self) -> "Sessions":
+        """The places of the sessions; errors as in `Sessions`."""
+        return Sessions(self)
+
+    @functools.cached_property
     def units(self) -> Integers:
         """What is resampled for intervals: the group of each row, `[rows]`.
 
@@ -303,6 +316,80 @@ class Log:
                 session=self.session_ids[self._sessions[row]],
                 position=self.positions[self.columns[row]],
             )
+
+
+class Sessions:
+    """The places of all sessions, of which the first is in front, those of all second places next.
+
+    Sessions are sorted by length, the longest first, so that a session has the same index at each
+    of its places. Places between its first and its last at which nothing was shown have no row.
+
+    Args:
+        log: A log with sessions.
+
+    Attributes:
+        rows: Row of the log at each place, `[places]`; -1 where nothing was shown.
+        present: Whether there is one, `[places]`.
+        items: Item at each place, `[places]`; 0 where nothing was shown.
+        clicked: Whether it was clicked, `[places]`.
+        column: Index in `log.positions` of each place, `[places]`.
+        session: Index of the session of each place, `[places]`.
+        of_row: Place of each row of the log, `[rows]`.
+        counts: Number of sessions with a place in each column, `[positions]`.
+
+    Raises:
+        ValueError: If the log has no sessions or has counts, or a session has two items at one
+            position.
+    """
+
+    def __init__(self, log: Log) -> None:
+        log.check_sessions()
+        size, session = len(log.positions), log.session_of_row
+        lengths = np.zeros(int(session.max()) + 1, np.int64)
+        np.maximum.at(lengths, session, log.columns + 1)
+        order = np.argsort(-lengths, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        self.counts: Integers = np.cumsum(np.bincount(lengths, minlength=size + 1)[::-1])[-2::-1]
+        self.starts: Integers = np.concatenate([[0], np.cumsum(self.counts)])
+        self.of_row: Integers = self.starts[log.columns] + rank[session]
+        self.rows: Integers = np.full(self.starts[-1], -1)
+        self.rows[self.of_row] = np.arange(len(session))
+        self.present: NDArray[np.bool_] = self.rows >= 0
+        self.items: Integers = np.where(self.present, log.items[self.rows], 0)
+        self.clicked: NDArray[np.bool_] = self.present & (log.clicks[self.rows] > 0.0)
+        self.column: Integers = np.repeat(np.arange(size), self.counts)
+        self.session: Integers = np.arange(len(self.rows)) - self.starts[self.column]
+
+    def __len__(self) -> int:
+        return int(self.counts[0])
+
+    def steps(self) -> Iterator[tuple[slice, slice]]:
+        """The places of sessions that go on, and the next place of each, from the first place."""
+        for start, following, count in zip(
+            self.starts, self.starts[1:], self.counts[1:].tolist(), strict=False
+        ):
+            yield slice(start, start + count), slice(following, following + count)
+
+    def last_click(self) -> Integers:
+        """Column of the last click of each session, `[sessions]`; -1 without a click."""
+        last = np.full(len(self), -1)
+        np.maximum.at(last, self.session[self.clicked], self.column[self.clicked])
+        return last
+
+    def clicks_above(self) -> Integers:
+        """Column of the last click above each place, from 1, `[places]`; 0 without one."""
+        above = np.zeros(len(self.rows), np.int64)
+        for here, below in self.steps():
+            above[below] = np.where(self.clicked[here], self.column[here] + 1, above[here])
+        return above
+
+    def means(self, values: Floats, weights: Floats) -> Floats:
+        """Mean of the values of the places at each position that have a row, `[positions]`."""
+        shown = self.present * weights
+        size = len(self.counts)
+        sums = np.bincount(self.column, values * shown, size)
+        return np.asarray(sums / np.maximum(np.bincount(self.column, shown, size), 1e-9))
 
 
 def read(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tfrank_sel.clicks.attractions import (
     Additive,
@@ -14,7 +13,7 @@ from tfrank_sel.clicks.attractions import (
     log_likelihood,
     sigmoid,
 )
-from tfrank_sel.clicks.log import Floats, Integers, Log
+from tfrank_sel.clicks.log import Floats, Integers, Log, Sessions
 from tfrank_sel.clicks.pairs import all_pairs
 
 Model = Literal["none", "pbm", "additive", "ubm", "cascade", "dcm", "dbn"]
@@ -105,80 +104,6 @@ def fitter(log: Log, model: str, *, keeps_prior: bool = False) -> Callable[[Floa
     return (_Reading(log, model, keeps_prior) if model in READING else _Places(log, model)).fit
 
 
-class Sessions:
-    """The places of all sessions, of which the first is in front, those of all second places next.
-
-    Sessions are sorted by length, the longest first, so that a session has the same index at each
-    of its places. Places between its first and its last at which nothing was shown have no row.
-
-    Args:
-        log: A log with sessions.
-
-    Attributes:
-        rows: Row of the log at each place, `[places]`; -1 where nothing was shown.
-        present: Whether there is one, `[places]`.
-        items: Item at each place, `[places]`; 0 where nothing was shown.
-        clicked: Whether it was clicked, `[places]`.
-        column: Index in `log.positions` of each place, `[places]`.
-        session: Index of the session of each place, `[places]`.
-        of_row: Place of each row of the log, `[rows]`.
-        counts: Number of sessions with a place in each column, `[positions]`.
-
-    Raises:
-        ValueError: If the log has no sessions or has counts, or a session has two items at one
-            position.
-    """
-
-    def __init__(self, log: Log) -> None:
-        log.check_sessions()
-        size, session = len(log.positions), log.session_of_row
-        lengths = np.zeros(int(session.max()) + 1, np.int64)
-        np.maximum.at(lengths, session, log.columns + 1)
-        order = np.argsort(-lengths, kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        self.counts: Integers = np.cumsum(np.bincount(lengths, minlength=size + 1)[::-1])[-2::-1]
-        self.starts: Integers = np.concatenate([[0], np.cumsum(self.counts)])
-        self.of_row: Integers = self.starts[log.columns] + rank[session]
-        self.rows: Integers = np.full(self.starts[-1], -1)
-        self.rows[self.of_row] = np.arange(len(session))
-        self.present: NDArray[np.bool_] = self.rows >= 0
-        self.items: Integers = np.where(self.present, log.items[self.rows], 0)
-        self.clicked: NDArray[np.bool_] = self.present & (log.clicks[self.rows] > 0.0)
-        self.column: Integers = np.repeat(np.arange(size), self.counts)
-        self.session: Integers = np.arange(len(self.rows)) - self.starts[self.column]
-
-    def __len__(self) -> int:
-        return int(self.counts[0])
-
-    def steps(self) -> Iterator[tuple[slice, slice]]:
-        """The places of sessions that go on, and the next place of each, from the first place."""
-        for start, following, count in zip(
-            self.starts, self.starts[1:], self.counts[1:].tolist(), strict=False
-        ):
-            yield slice(start, start + count), slice(following, following + count)
-
-    def last_click(self) -> Integers:
-        """Column of the last click of each session, `[sessions]`; -1 without a click."""
-        last = np.full(len(self), -1)
-        np.maximum.at(last, self.session[self.clicked], self.column[self.clicked])
-        return last
-
-    def clicks_above(self) -> Integers:
-        """Column of the last click above each place, from 1, `[places]`; 0 without one."""
-        above = np.zeros(len(self.rows), np.int64)
-        for here, below in self.steps():
-            above[below] = np.where(self.clicked[here], self.column[here] + 1, above[here])
-        return above
-
-    def means(self, values: Floats, weights: Floats) -> Floats:
-        """Mean of the values of the places at each position that have a row, `[positions]`."""
-        shown = self.present * weights
-        size = len(self.counts)
-        sums = np.bincount(self.column, values * shown, size)
-        return np.asarray(sums / np.maximum(np.bincount(self.column, shown, size), 1e-9))
-
-
 class _Places:
     """No bias, PBM and the additive model: a click depends on the position and the item."""
 
@@ -250,7 +175,7 @@ class _Contexts:
 
     def contexts(self, log: Log) -> Integers:
         """The context of each row: its pool of positions, and the last click above."""
-        sessions = Sessions(log)
+        sessions = log.sessions
         last = sessions.clicks_above()[sessions.of_row]
         return np.asarray(log.pools[log.columns] * (len(log.positions) + 1) + last, np.int64)
 
@@ -314,7 +239,7 @@ class _Reading:
         self.keeps_prior = keeps_prior
         self.log, self.model, self.prior = log, model, Attractions(log)
         self.prior_of_satisfaction = Attractions(log)
-        self.sessions = Sessions(log)
+        self.sessions = log.sessions
         things = log.num_items if model == "dbn" else len(log.positions)
         satisfaction = np.full(things, 1.0 if model == "cascade" else 0.5)
         self.user = _User(np.full(log.num_items, 0.2), satisfaction, 0.9 if model == "dbn" else 1.0)
@@ -338,7 +263,7 @@ class _Reading:
         examined = self._examination(self.sessions, user)
 
         def click_probabilities(log: Log) -> Floats:
-            sessions = Sessions(log)
+            sessions = log.sessions
             chances = self._examination(sessions, user)[sessions.of_row]
             return np.asarray(chances * user.attraction[log.items])
 
@@ -349,7 +274,7 @@ class _Reading:
         unshrunken = dataclasses.replace(user, attraction=raw)
 
         def at_columns(columns: Integers) -> Floats:
-            sessions = Sessions(self.log.at_positions(columns))
+            sessions = self.log.at_positions(columns).sessions
             chances = self._examination(sessions, unshrunken, by_clicks=False)[sessions.of_row]
             return np.asarray(chances * raw[self.log.items])
 

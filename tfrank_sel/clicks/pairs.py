@@ -88,9 +88,9 @@ def _all_pairs(log: Log, clicks: Floats) -> Floats:
         # clicks_j / n_j, with the weight n_j n_k / (n_j + n_k)
         share = of_item[item[rows]] / (shown[rows] + of_item[item[rows]])
         # the clicks at all j, and the variance of this sum
-        each = share * clicks[:, rows]
-        amounts[:, present, k] = np.add.reduceat(each, starts, axis=1)
-        spread[:, present, k] = np.add.reduceat(share * each, starts, axis=1)
+        shared = share * clicks[:, rows]
+        amounts[:, present, k] = np.add.reduceat(shared, starts, axis=1)
+        spread[:, present, k] = np.add.reduceat(share * shared, starts, axis=1)
     valid = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
     safe = np.where(valid, amounts, 1.0)
     ratios = np.log(safe) - np.log(safe.transpose(0, 2, 1))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from tfrank_sel import artefacts
 from tfrank_sel.clicks.comparison import (
+    LEVEL,
     choose,
     compare,
     identifiable_models,
@@ -198,8 +199,8 @@ def estimate(
         ValueError: If the log does not identify the propensities, or an argument is invalid.
 
     Warns:
-        UserWarning: If the first position is not examined most, if positions are unconnected, or
-            if an interval is wide.
+        UserWarning: If the first position is not examined most, if positions are unconnected, if
+            an interval is wide or, by `"auto"`, if positions have other effects in some groups.
 
     Example:
         >>> log = Log(["q"] * 4, list("aabb"), [1, 2, 1, 2], [60, 30, 20, 10], shown=[100] * 4)
@@ -213,6 +214,7 @@ def estimate(
     if method == "auto":
         few = sample(log)
         compared = compare(few, [x for x in identifiable_models(few) if x not in _NESTED])
+        _warn_of_groups(compared[0].fits_groups)
     [method, *others] = choose(compared) if compared else [method]
     if reason := why_unidentified(log, "pbm" if compared else method):
         if not compared:
@@ -304,6 +306,15 @@ def _connect_positions(log: Log, methods: Iterable[str]) -> dict[str, Integers]:
     distance = np.abs(log.positions[:, np.newaxis] - log.positions[inside])
     nearest = inside[distance.argmin(axis=1)]
     return {x: nearest if x in _BY_SWAPS else every for x in sources}
+
+
+def _warn_of_groups(p: float) -> None:
+    if p < LEVEL:
+        warnings.warn(
+            f"positions have other effects in some groups than in others (p-value {p:.2g}): "
+            "correct the log of each group by itself",
+            stacklevel=3,
+        )
 
 
 def _warn_if_wide(positions: Integers, values: Floats, low: Floats, high: Floats) -> None:

@@ -56,7 +56,7 @@ _ID = Role(TEXT, lambda x: x != "", "of type text", Category(), arrays.strings)
 _AT_LEAST_0 = _number("a finite number that is not negative", lambda x: x >= 0.0)
 _COUNT = _number("a finite number above 0", lambda x: x > 0.0)
 ROLES: Mapping[str, Role] = {
-    **dict.fromkeys(("query", "user", "item", "session", "judge", "slice"), _ID),
+    **dict.fromkeys(("query", "user", "item", "session", "judge", "slice", "group"), _ID),
     **dict.fromkeys(("label", "weight", "gain", "clicks"), _AT_LEAST_0),
     **dict.fromkeys(("list_weight", "shown"), _COUNT),
     **dict.fromkeys(("score", "credit", "relevance"), _number("a finite number")),

@@ -77,7 +77,8 @@ def correct_log(
         propensities.save(folder / PROPENSITIES)
         with readable(paths[learned][0], "columns that Parquet can hold"):
             parquet.write_table(figures[learned].columns.slice(0, _FIRST), folder / FIRST)
-        correction = (roles["click"], settings.correction, settings.least)
+        least = 0.0 if settings.correction == "pooled" else settings.least
+        correction = (roles["click"], settings.correction, least)
         numbers = _numbers(inputs)
         for split, table in figures.items():
             log = clicks.Log.of(table)
