@@ -32,11 +32,11 @@ def test_each_cell_about_a_library_says_where_it_was_read() -> None:
         for row in shown.values():
             for column in OURS:
                 del row[column]
-        said = {
+        stated = {
             feature: {column: cell for column, (cell, _) in row.items()}
             for feature, row in sources.items()
         }
-        assert shown == said
+        assert shown == stated
 
 
 @pytest.mark.parametrize("name", SENTENCES)
@@ -58,9 +58,9 @@ def test_a_source_is_a_version_of_a_library_or_a_file_of_the_project() -> None:
     sources = [source for row in CELLS.values() for x in row.values() for _, source in x.values()]
     sources += [source for page in SENTENCES.values() for source in page.values()]
     for source in sources:
-        for one in source.split("; "):
-            name, _, where = one.partition(": ")
-            assert (name in LIBRARIES and where) or (ROOT / one).exists(), one
+        for origin in source.split("; "):
+            name, _, where = origin.partition(": ")
+            assert (name in LIBRARIES and where) or (ROOT / origin).exists(), origin
     for library in LIBRARIES.values():
         assert library["version"]
         assert library["read"]

@@ -22,7 +22,7 @@ OTHER_FORM = ("clicks", "recommend")
 OURS = re.compile(r"\.(?:\[([\w,]+)\])?")
 
 
-def installed(page: pathlib.Path) -> list[str]:
+def requirements(page: pathlib.Path) -> list[str]:
     """The packages and options of the commands by which a page installs."""
     commands = re.findall(r"pip\s+install\s([^`#\n]*(?:\n *'[^`#\n]*)?)", page.read_text("utf-8"))
     return [x for command in commands for x in shlex.split(command)]
@@ -73,23 +73,23 @@ def test_packages_are_imported_from_a_zip(wheel: pathlib.Path) -> None:
     assert "Ensemble" in exports
 
 
-@pytest.mark.parametrize("page", [x for x in PAGES if installed(x)], ids=lambda x: x.stem)
+@pytest.mark.parametrize("page", [x for x in PAGES if requirements(x)], ids=lambda x: x.stem)
 def test_a_page_installs_a_clone_with_extras_that_are_there(page: pathlib.Path) -> None:
     package = configparser.ConfigParser()
     package.read(ROOT / "setup.cfg")
     if page.stem not in OTHER_FORM:
-        assert [x for x in installed(page) if x.startswith("tfrank_sel")] == []
-    extras = [x[1] for x in map(OURS.fullmatch, installed(page)) if x and x[1]]
+        assert [x for x in requirements(page) if x.startswith("tfrank_sel")] == []
+    extras = [x[1] for x in map(OURS.fullmatch, requirements(page)) if x and x[1]]
     assert {*",".join(extras).split(",")} <= {*package["options.extras_require"], ""}
 
 
 @pytest.mark.long
 def test_each_command_of_the_pages_installs_from_an_index(wheel: pathlib.Path) -> None:
-    ours = {x for page in PAGES for x in installed(page) if OURS.fullmatch(x)}
-    assert len(ours) > 10
+    packages = {x for page in PAGES for x in requirements(page) if OURS.fullmatch(x)}
+    assert len(packages) > 10
     pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps"]
     index = ["--no-index", "--find-links", str(wheel.parent)]
-    for requirement in sorted(ours):
+    for requirement in sorted(packages):
         package = "tfrank_sel" + requirement.removeprefix(".")
         done = subprocess.run([*pip, *index, package], capture_output=True, text=True)
         assert "Would install tfrank" in done.stdout, done.stderr
