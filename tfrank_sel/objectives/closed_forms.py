@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel import losses
-from tfrank_sel.listwise import Listwise
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.losses.bases import mean_over_terms, sum_over_terms
 from tfrank_sel.metrics import NDCG
@@ -106,7 +105,7 @@ def derivatives(
     return at
 
 
-def has_derivatives(loss: ListwiseLoss) -> bool:
+def has_derivatives(loss: Any) -> bool:
     """Whether `derivatives` are those of a loss."""
     if isinstance(loss, losses.MeanSquaredLoss):
         return loss.normalizer in (mean_over_terms, sum_over_terms)
@@ -144,10 +143,16 @@ def _(loss: losses.RGCrossLoss, items: _Items) -> tuple[Callable[[Values], Value
     return slope, parts * (1.0 - shares) + anchor
 
 
-def measures(formula: Listwise) -> bool:
+def computes(formula: Any) -> bool:
+    """Whether this module computes a loss or a metric."""
+    return has_derivatives(formula) or measures(formula)
+
+
+def measures(formula: Any) -> bool:
     """Whether `ndcg` computes a metric."""
     return (
         isinstance(formula, NDCG)
+        and formula.dtype == "float32"  # of which scores are equal
         and formula.gain in ranking.GAINS.values()
         and formula.discount is ranking.log2_discount
         and formula.above is None

@@ -14,15 +14,25 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import models
-from tfrank_sel.data.cache import Cache
+from tfrank_sel import metrics, models
+from tfrank_sel.data.cache import LABELS, WEIGHTS, Cache
+from tfrank_sel.data.lists import Lists
 from tfrank_sel.distribution import MeanLogs
 from tfrank_sel.errors import received
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import inputs_of, standardise
 from tfrank_sel.models.transfer import members_of
+from tfrank_sel.objectives.boosters import Measured
+from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.training import networks, trees
-from tfrank_sel.training.callbacks import Epoch, Hooks, Resumption, Stopwatch, variables_of
+from tfrank_sel.training.callbacks import (
+    Epoch,
+    Hooks,
+    Resumption,
+    Stopwatch,
+    epochs_to_come,
+    variables_of,
+)
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.lists import PreparedLists, parts_of
 from tfrank_sel.training.settings import patience
@@ -152,7 +162,8 @@ def train(
             fits.append(result.fits[number])
             continue
         make_epoch = functools.partial(Epoch, loss.name, member=number + 1, members=total)
-        watch = Stopwatch(hooks, make_epoch, earlier[number + 1 :].count(None))
+        to_come = earlier[number + 1 :].count(None) + total - count
+        watch = Stopwatch(hooks, make_epoch, to_come)
         with _seed(settings.seed + number):
             model = candidate.make_model(preparation, settings, **candidate.arguments)
             if isinstance(model, models.Prepared):  # a part of it is trained, and thereby built
@@ -183,29 +194,32 @@ def _contributions(
     lists: PreparedLists,
 ) -> Sequence[float | None]:
     """What each of several members adds to the validation NDCG@10 of their ensemble."""
-    parts, settings = [parts_of(member)[1] for member in members], lists.settings
-    measured = [
-        networks.batches(part, *lists.of(member), settings.batch_size, settings.seed)[1]
-        for member, part in zip(members, parts, strict=True)
-    ]
-    if measured[0] is None:
-        return [None] * len(members)
-    evaluate, sums = networks.evaluator(settings.gain), np.zeros([1 + len(members), 2])
-    for batches in zip(*(x[1] for x in measured if x is not None), strict=True):
-        _, labels, *weights = batches[0]
-        pairs = zip(parts, batches, strict=True)
-        scores = (as_lists(part(inputs, training=False)) for part, (inputs, *_) in pairs)
-        weighted_scores = [
-            share * standardise(x, labels == labels)
-            for share, x in zip(shares, scores, strict=True)
-        ]
-        whole = tf.add_n(weighted_scores)
-        for index, total in enumerate([whole, *(whole - x for x in weighted_scores)]):
-            # what differs by rounding is a tie
-            ndcg = evaluate(labels, tf.cast(tf.round(1e5 * total), tf.float32), *weights)["ndcg"]
-            sums[index] += tf.reduce_sum([ndcg.values * ndcg.weights, ndcg.weights], 1).numpy()
-    means = sums[:, 0] / np.where(sums[:, 1] > 0.0, sums[:, 1], 1.0)
-    return [float(means[0] - without) for without in means[1:]]
+    weighted_scores = []
+    for member, share in zip(members, shares, strict=True):
+        held_out = lists.of(member)[1]
+        if held_out is None:
+            return [None] * len(members)
+        weighted_scores.append(share * _standardised_scores(parts_of(member)[1], held_out))
+    labels = held_out.items(LABELS)
+    weights = held_out.items(WEIGHTS) if WEIGHTS in held_out.parts else None
+    ndcg = Measured(metrics.NDCG(10, **gain_arguments(lists.settings.gain)))
+
+    def evaluate(total: np.ndarray) -> float:
+        # what differs by rounding is a tie
+        return ndcg(labels, np.round(1e5 * total), weights, held_out.sizes)
+
+    whole = sum(weighted_scores)
+    return [evaluate(whole) - evaluate(whole - x) for x in weighted_scores]
+
+
+def _standardised_scores(model: keras.Model, lists: Cache) -> np.ndarray:
+    """Scores of items, list by list, relative to the others of their list."""
+    [name] = lists.parts.keys() - {LABELS, WEIGHTS}
+    scores = np.empty(int(lists.sizes.sum()))
+    for rows, inputs, mask in Lists.of(lists.sizes, lists.items(name)).batches():
+        batch = as_lists(model(inputs_of(model, inputs), training=False))
+        scores[rows] = standardise(batch, mask).numpy()[mask]
+    return scores
 
 
 @contextlib.contextmanager
@@ -251,7 +265,7 @@ def _forests(
                 loss,
                 binned(),
                 lists.settings.seed + member - 1,
-                functools.partial(_tell, hooks, name, member, total),
+                functools.partial(_tell, hooks, name, member, total, []),
                 lists.settings.gain,
             )
             count = len(history.get("val_ndcg", ())) or forest.num_trees
@@ -263,19 +277,14 @@ def _forests(
 
 
 def _tell(
-    hooks: Hooks,
-    name: str,
-    member: int,
-    members: int,
-    tree: int,
-    most: int,
-    ndcg: float,
-    seconds: float,
+    hooks: Hooks, name: str, member: int, members: int, values: list[float], *of_tree: Any
 ) -> None:
     """Reports a tree."""
     hooks.on_step()
-    left = seconds * (most * (members - member + 1) - tree)
-    hooks.on_epoch(Epoch(name, tree, most, ndcg, member, members, left, "tree"))
+    tree, most, ndcg, seconds = of_tree
+    values.append(ndcg)
+    to_come = epochs_to_come(values, most, trees.PATIENCE, members - member)
+    hooks.on_epoch(Epoch(name, tree, most, ndcg, member, members, seconds * to_come, "tree"))
 
 
 def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
@@ -338,11 +347,12 @@ def _fit(
     if saved and log:
         # The log is written again from the history.
         shutil.rmtree(log, ignore_errors=True)
+    watch.patience = patience(settings, len(learned.sizes))
     board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
     stopping = keras.callbacks.EarlyStopping(
         "val_ndcg",
         mode="max",
-        patience=patience(settings, len(learned.sizes)),
+        patience=watch.patience,
         restore_best_weights=True,
     )
     validation = measured and networks.Validation(measured, loss, workers, settings.gain)
