@@ -194,12 +194,15 @@ def _contributions(
     lists: PreparedLists,
 ) -> Sequence[float | None]:
     """What each of several members adds to the validation NDCG@10 of their ensemble."""
-    weighted_scores = []
-    for member, share in zip(members, shares, strict=True):
-        held_out = lists.of(member)[1]
-        if held_out is None:
-            return [None] * len(members)
-        weighted_scores.append(share * _standardised_scores(parts_of(member)[1], held_out))
+    held_out = lists.of(members[0])[1]
+    if held_out is None:
+        return [None] * len(members)
+    weighted_scores = np.stack(
+        [
+            share * _standardised_scores(parts_of(member)[1], lists.of(member)[1] or held_out)
+            for member, share in zip(members, shares, strict=True)
+        ]
+    )
     labels = held_out.items(LABELS)
     weights = held_out.items(WEIGHTS) if WEIGHTS in held_out.parts else None
     ndcg = Measured(metrics.NDCG(10, **gain_arguments(lists.settings.gain)))
@@ -208,8 +211,9 @@ def _contributions(
         # what differs by rounding is a tie
         return ndcg(labels, np.round(1e5 * total), weights, held_out.sizes)
 
-    whole = sum(weighted_scores)
-    return [evaluate(whole) - evaluate(whole - x) for x in weighted_scores]
+    whole = weighted_scores.sum(axis=0)
+    ndcg_of_all = evaluate(whole)
+    return [ndcg_of_all - evaluate(whole - x) for x in weighted_scores]
 
 
 def _standardised_scores(model: keras.Model, lists: Cache) -> np.ndarray:
