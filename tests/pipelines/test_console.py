@@ -5,6 +5,8 @@ import time
 from rich.console import Console
 
 from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.run.steps import durations
+from tfrank_sel.training.callbacks import Epoch
 
 
 def until(shown, line):
@@ -59,3 +61,26 @@ def test_a_step_says_what_is_left_in_all():
     progress.expect({"start": 2.0, "baseline": 90.0, "training": 50.0, "report": 10.0})
     with progress.step("training"):
         until(shown, r"training: 0 s so far, about (8\d|90) s left in all")
+
+
+def test_one_number_says_what_is_left_from_the_first_epoch_on():
+    shown = io.StringIO()
+    progress = Progress(Console(file=shown, width=200), interval=0.05)
+    epoch = Epoch("loss", 1, 60, 0.5, 1, 2, seconds_left=300.0)
+    line = "loss: epoch 1/60, validation NDCG@10 0.5000, 0 s so far"
+    with progress.step("training") as step:  # alone
+        step.epoch(epoch)
+        until(shown, f"training: {line}, about 300 s left\n")
+    progress.expect({"start": 2.0, "training": 9000.0, "report": 10.0})
+    del progress.seconds["training"]
+    with progress.step("training") as step:
+        step.epoch(epoch)
+        until(shown, f"training: {line}, about 310 s left in all\n")
+
+
+def test_a_baseline_that_is_left_out_takes_no_time():
+    names = ("train", "push")
+    both, one = (durations(names, 10**6, has_baseline) for has_baseline in (True, False))
+    assert sum(both.values()) == sum(one.values())  # its network is one of the model's
+    assert [*both] == ["start", "training baseline", "training ours", "push", "report"]
+    assert [*one] == ["start", "training ours", "push", "report"]

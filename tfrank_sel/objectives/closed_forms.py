@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel import losses
-from tfrank_sel.listwise import Listwise
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.losses.bases import mean_over_terms, sum_over_terms
 from tfrank_sel.metrics import NDCG
@@ -106,11 +105,11 @@ def derivatives(
     return at
 
 
-def has_derivatives(loss: ListwiseLoss) -> bool:
-    """Whether `derivatives` are those of a loss."""
-    if isinstance(loss, losses.MeanSquaredLoss):
+def has_derivatives(loss: Any) -> bool:
+    """Whether `derivatives` are those of a loss; a subclass may have others."""
+    if type(loss) is losses.MeanSquaredLoss:
         return loss.normalizer in (mean_over_terms, sum_over_terms)
-    return isinstance(loss, losses.RGCrossLoss) and loss.gain is ranking.linear_gain
+    return type(loss) is losses.RGCrossLoss and loss.gain is ranking.linear_gain
 
 
 @functools.singledispatch
@@ -144,10 +143,16 @@ def _(loss: losses.RGCrossLoss, items: _Items) -> tuple[Callable[[Values], Value
     return slope, parts * (1.0 - shares) + anchor
 
 
-def measures(formula: Listwise) -> bool:
-    """Whether `ndcg` computes a metric."""
+def computes(formula: Any) -> bool:
+    """Whether this module computes a loss or a metric."""
+    return has_derivatives(formula) or measures(formula)
+
+
+def measures(formula: Any) -> bool:
+    """Whether `ndcg` computes a metric; a subclass may be another one."""
     return (
-        isinstance(formula, NDCG)
+        type(formula) is NDCG
+        and formula.dtype == "float32"  # of which scores are equal
         and formula.gain in ranking.GAINS.values()
         and formula.discount is ranking.log2_discount
         and formula.above is None

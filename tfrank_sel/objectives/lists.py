@@ -12,6 +12,7 @@ from tensorflow import Tensor
 from tfrank_sel.errors import refusal
 from tfrank_sel.listwise import Listwise
 from tfrank_sel.metrics import ItemMetric, ListwiseMetric
+from tfrank_sel.objectives import closed_forms
 
 # widths to choose from: powers of two, and one size between two of them
 SIZES = np.sort(np.outer(2 ** np.arange(3, 31), [1.0, 1.5]).astype(np.int32).ravel())
@@ -111,8 +112,7 @@ def _widths(sizes: NDArray[np.int64]) -> list[int]:
 
 Formula: TypeAlias = keras.losses.Loss | ListwiseMetric | ItemMetric
 TRIED = 7  # the smallest labels, and the largest
-# Formulas that are finite for all labels of this size, also in float32.
-OF_PLAIN_LABELS, PLAIN = {"MeanSquaredLoss", "NDCG", "RGCrossLoss"}, 1e6
+PLAIN = 50.0  # labels up to this are finite in all formulas of `closed_forms`, in any dtype
 
 
 def check_labels(formula: Formula, labels: ArrayLike) -> None:
@@ -141,7 +141,7 @@ def check_labels(formula: Formula, labels: ArrayLike) -> None:
             f"{formula.name} requires labels of at least 0. {received}. Shift or map the labels, "
             "or use a loss of scores such as MeanSquaredLoss or MatchingLoss."
         )
-    if type(formula).__name__ in OF_PLAIN_LABELS and max(-low, high) < PLAIN:
+    if closed_forms.computes(formula) and max(-low, high) <= PLAIN:
         return
     try:
         value = _value(formula, y_true, y_pred)

@@ -21,7 +21,7 @@ from tfrank_sel.locks import atomic_path
 from tfrank_sel.training import networks
 from tfrank_sel.training.settings import SettingsLike
 
-MINUTES = 120  # seconds above which a duration is shown in minutes
+USUAL = 0.4  # share of the maximum number of epochs or trees that most trainings take
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Epoch:
         validation_ndcg: Validation NDCG@10 after the epoch or tree; NaN without validation.
         member: Index of the model in the candidate, from 1.
         members: Number of models of the candidate, one per loss.
-        seconds_left: Estimated remaining time for all models without early stopping.
+        seconds_left: Estimated remaining time for all models, with early stopping.
         unit: What it is: an epoch or a tree.
     """
 
@@ -50,9 +50,27 @@ class Epoch:
 
     def __str__(self) -> str:
         epoch = f"{self.loss}: {self.unit} {self.number}/{self.epochs}"
-        seconds = self.seconds_left
-        left = f"{seconds:.0f} s" if seconds < MINUTES else f"{seconds / 60:.0f} min"
-        return f"{epoch}, validation NDCG@10 {self.validation_ndcg:.4f}, at most {left} left"
+        return f"{epoch}, validation NDCG@10 {self.validation_ndcg:.4f}"
+
+
+def epochs_to_come(values: Sequence[float], most: int, patience: int, models: int) -> int:
+    """Estimates how many epochs, or trees, are to come with early stopping.
+
+    Args:
+        values: Validation NDCG after each so far; NaN without validation.
+        most: Maximum number of a model.
+        patience: Number without improvement before a model stops.
+        models: Number of models to come, of which each is to take as long as this one.
+
+    Example:
+        >>> [epochs_to_come([0.5] * count, 60, 10, 1) for count in (1, 30)]
+        [47, 30]
+    """
+    is_measured = not math.isnan(values[-1])
+    usual = math.ceil(USUAL * most) if is_measured else most
+    best = values.index(max(values)) + 1 if is_measured else most
+    total = min(most, max(best + patience, usual, len(values)))
+    return total - len(values) + models * max(total, usual)
 
 
 class Stopwatch(keras.callbacks.Callback):
@@ -64,6 +82,7 @@ class Stopwatch(keras.callbacks.Callback):
         to_come: Number of models to train after this one.
 
     Attributes:
+        patience: Number of epochs without improvement before training stops.
         earlier: Durations before an interruption, as in `seconds`.
     """
 
@@ -71,6 +90,8 @@ class Stopwatch(keras.callbacks.Callback):
         super().__init__()
         self._hooks, self._make_epoch, self._to_come = hooks, make_epoch, to_come
         self.earlier: list[float] = []
+        self.patience = 0
+        self._values: list[float] = []
         self._seconds: list[float] = []
         self._with_validation: list[float] = []
         self._steps = 0
@@ -86,14 +107,15 @@ class Stopwatch(keras.callbacks.Callback):
         self._seconds.append(self._ended - self._began)
         self._with_validation.append(time.perf_counter() - self._began)
         epochs = self.params["epochs"]
-        to_come = epochs - epoch - 1 + self._to_come * epochs
-        ndcg = (logs or {}).get("val_ndcg", math.nan)
+        self._values += [-math.inf] * (epoch - len(self._values))  # before an interruption
+        self._values.append((logs or {}).get("val_ndcg", math.nan))
+        to_come = epochs_to_come(self._values, epochs, self.patience, self._to_come)
         taken = self._with_validation[1:] or self._with_validation
         self._hooks.on_epoch(
             self._make_epoch(
                 number=epoch + 1,
                 epochs=epochs,
-                validation_ndcg=ndcg,
+                validation_ndcg=self._values[-1],
                 seconds_left=to_come * statistics.mean(taken),
             )
         )

@@ -21,7 +21,14 @@ from tfrank_sel.errors import received
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.training import ensembles, networks, trees
-from tfrank_sel.training.callbacks import Epoch, Hooks, Resumption, Stopwatch, variables_of
+from tfrank_sel.training.callbacks import (
+    Epoch,
+    Hooks,
+    Resumption,
+    Stopwatch,
+    epochs_to_come,
+    variables_of,
+)
 from tfrank_sel.training.candidates import Candidate
 from tfrank_sel.training.lists import PreparedLists, parts_of
 from tfrank_sel.training.settings import patience
@@ -155,7 +162,8 @@ def train(
             fits.append(result.fits[number])
             continue
         make_epoch = functools.partial(Epoch, loss.name, member=number + 1, members=total)
-        watch = Stopwatch(hooks, make_epoch, earlier[number + 1 :].count(None))
+        to_come = earlier[number + 1 :].count(None) + total - count
+        watch = Stopwatch(hooks, make_epoch, to_come)
         with _seed(settings.seed + number):
             model = candidate.make_model(preparation, settings, **candidate.arguments)
             if isinstance(model, models.Prepared):  # a part of it is trained, and thereby built
@@ -222,7 +230,7 @@ def _forests(
                 loss,
                 binned(),
                 lists.settings.seed + member - 1,
-                functools.partial(_tell, hooks, name, member, total),
+                functools.partial(_tell, hooks, name, member, total, []),
                 lists.settings.gain,
             )
             count = len(history.get("val_ndcg", ())) or forest.num_trees
@@ -234,19 +242,14 @@ def _forests(
 
 
 def _tell(
-    hooks: Hooks,
-    name: str,
-    member: int,
-    members: int,
-    tree: int,
-    most: int,
-    ndcg: float,
-    seconds: float,
+    hooks: Hooks, name: str, member: int, members: int, values: list[float], *of_tree: Any
 ) -> None:
     """Reports a tree."""
     hooks.on_step()
-    left = seconds * (most * (members - member + 1) - tree)
-    hooks.on_epoch(Epoch(name, tree, most, ndcg, member, members, left, "tree"))
+    tree, most, ndcg, seconds = of_tree
+    values.append(ndcg)
+    to_come = epochs_to_come(values, most, trees.PATIENCE, members - member)
+    hooks.on_epoch(Epoch(name, tree, most, ndcg, member, members, seconds * to_come, "tree"))
 
 
 def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
@@ -309,11 +312,12 @@ def _fit(
     if saved and log:
         # The log is written again from the history.
         shutil.rmtree(log, ignore_errors=True)
+    watch.patience = patience(settings, len(learned.sizes))
     board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
     stopping = keras.callbacks.EarlyStopping(
         "val_ndcg",
         mode="max",
-        patience=patience(settings, len(learned.sizes)),
+        patience=watch.patience,
         restore_best_weights=True,
     )
     validation = measured and networks.Validation(measured, loss, workers, settings.gain)

@@ -27,6 +27,7 @@ class Activity:
         self._doing = ""
         self._began = time.perf_counter()
         self._to_read, self._had_read = 0, 0
+        self._end: float | None = None
         self.told: list[str] = []
 
     def show_activity(self, what: object) -> None:
@@ -36,6 +37,7 @@ class Activity:
     def epoch(self, epoch: "Epoch") -> None:
         """Shows a finished epoch."""
         self.show_activity(epoch)
+        self._end = time.perf_counter() + epoch.seconds_left
         if self._on_epoch is not None:
             self._on_epoch(epoch)
 
@@ -57,6 +59,11 @@ class Activity:
     def seconds(self) -> float:
         """Seconds since it began, or since it reads."""
         return time.perf_counter() - self._began
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds to its end by its last epoch; None without one."""
+        return None if self._end is None else max(0.0, self._end - time.perf_counter())
 
     def __str__(self) -> str:
         seconds = self.seconds
@@ -119,15 +126,18 @@ class Progress:
                 if seconds >= 1.0:
                     pace = 0.5 * (pace + self.seconds[name] / seconds)
             elif step is not None and name == step.name:
-                left = {name: seconds - step.seconds / pace}
+                rest = step.seconds_left
+                left = {name: seconds - step.seconds / pace if rest is None else rest / pace}
             else:
                 left[name] = seconds
         return {name: max(0.0, pace * seconds) for name, seconds in left.items()}
 
     def _told_left(self, step: Activity | None = None) -> str:
         """How long that takes in all; empty if it is unknown."""
-        left = self._remaining_seconds(step)
-        return f", about {_duration(sum(left.values()))} left in all" if left else ""
+        if left := self._remaining_seconds(step):
+            return f", about {_duration(sum(left.values()))} left in all"
+        rest = None if step is None else step.seconds_left
+        return "" if rest is None else f", about {_duration(rest)} left"
 
     def skip(self, name: str) -> None:
         """Prints that a step is up to date."""

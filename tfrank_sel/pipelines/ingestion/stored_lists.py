@@ -31,12 +31,12 @@ BATCH = 64
 _OCTETS = 1 << 22  # of records that are summed at once
 SLOTS = 20_000  # items of a sample, with padding
 
-Tensors: TypeAlias = "dict[str, tf.Tensor]"  # by name
+Tensors: TypeAlias = dict[str, "tf.Tensor"]  # by name
 # Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
-Scorer: TypeAlias = "Callable[[Tensors], tf.Tensor]"
+Scorer: TypeAlias = Callable[[Tensors], "tf.Tensor"]
 # Maps serialized lists and their parsed inputs to scores `[batch_size, list_size]`; it is sent to
 # workers, too.
-Ranking: TypeAlias = "Callable[[tf.Tensor, Tensors], np.ndarray]"
+Ranking: TypeAlias = Callable[["tf.Tensor", Tensors], np.ndarray]
 
 
 def _dataset(shard: str) -> "tf.data.Dataset":
@@ -89,7 +89,7 @@ def context(
     return {name: x.numpy() for name, x in tf.io.parse_example(serialized, features).items()}
 
 
-def inputs(parsed: "Mapping[str, tf.Tensor]", spec: data.FeatureSpec) -> "Tensors":
+def inputs(parsed: "Mapping[str, tf.Tensor]", spec: data.FeatureSpec) -> Tensors:
     """Returns the inputs of a list scorer from parsed records: features, texts if any, and mask."""
     return {name: parsed[name] for name in inputs_spec(spec)}
 
@@ -181,7 +181,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
             )
 
 
-def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> "Tensors":
+def batch_of(item_list: data.ItemList, spec: data.FeatureSpec) -> Tensors:
     """Returns one list as the inputs of a list scorer."""
     inputs = {
         spec.features: tf.constant(item_list.features[None]),

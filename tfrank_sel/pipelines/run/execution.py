@@ -98,7 +98,9 @@ def _carry_out(plan: Plan, progress: Progress, chosen: Sequence[str]) -> "Run":
             job.mirror.send(step)
         if is_whole and step == "ingest":
             splits = folders.read_json(result.output / step / "ingest.json")["splits"]
-            progress.expect(durations(stale, sum(split["items"] for split in splits.values())))
+            items = sum(split["items"] for split in splits.values())
+            has_baseline = job.configuration.evaluation.baseline is not False
+            progress.expect(durations(stale, items, has_baseline))
     if is_whole and (stale or not is_reported(job)):
         # Matplotlib takes as long to import as some steps
         from tfrank_sel.pipelines.reporting import report
