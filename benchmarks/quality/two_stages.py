@@ -12,7 +12,8 @@ taught by the last of the items that are fitted to, of which retrievers have the
 `--validation`, the item before takes the place of the last one, for all.
 
 Of the others, the test is that of `tfrank-sel-recommend`: the latest tenth of the interactions, of
-which XX
+which those count that a user did not have before.
+
 Intervals are of a bootstrap over users, also of the NDCG@10 of the two stages less that of a row;
 the CPU seconds are those of the whole fit. What `--results` holds is not computed again.
 """
