@@ -18,7 +18,6 @@ PAGES = [
     ROOT / "pipelines/run.py",
 ]
 # the package, as pages write it while no index has it: the folder of a clone, with extras
-OTHER_FORM = ("clicks", "recommend")
 OURS = re.compile(r"\.(?:\[([\w,]+)\])?")
 
 
@@ -77,8 +76,7 @@ def test_packages_are_imported_from_a_zip(wheel: pathlib.Path) -> None:
 def test_a_page_installs_a_clone_with_extras_that_are_there(page: pathlib.Path) -> None:
     package = configparser.ConfigParser()
     package.read(ROOT / "setup.cfg")
-    if page.stem not in OTHER_FORM:
-        assert [x for x in requirements(page) if x.startswith("tfrank_sel")] == []
+    assert [x for x in requirements(page) if x.startswith("tfrank_sel")] == []
     extras = [x[1] for x in map(OURS.fullmatch, requirements(page)) if x and x[1]]
     assert {*",".join(extras).split(",")} <= {*package["options.extras_require"], ""}
 
