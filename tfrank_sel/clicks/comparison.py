@@ -14,6 +14,7 @@ from tfrank_sel.errors import refusal
 _ERRORS = 2.0  # of the difference to the best model
 _EXPECTED = 20.0  # clicks that a cell of a test has at least
 LEVEL = 0.05  # of the tests
+_SCALINGS = 10  # of the rows and columns of a table to sums that they have
 _SURE = 1e-6  # least probability of what happened: a model may exclude it
 
 
@@ -116,15 +117,19 @@ def _fit_of(log: Log, probable: Floats, kinds: Integers) -> float:
 
 def _fit_of_groups(log: Log, probable: Floats) -> float:
     """The same in each group, with the sums of each position and of each group as they are."""
-    tables = _tables(log, probable, log.group_of_row)
-    tables = tables[:, :, tables[1].max(axis=0) >= _EXPECTED]
-    clicks, expected, square = tables[:, (tables[1] >= _EXPECTED).all(axis=1)]
-    for axis in (1, 0):
+    clicks, expected, square = _tables(log, probable, log.group_of_row)
+    is_large, cells = expected >= _EXPECTED, 0
+    while cells != is_large.sum():  # a group or a position of one cell tells nothing
+        cells = is_large.sum()
+        is_large &= (is_large.sum(axis=0) > 1) & (is_large.sum(axis=1, keepdims=True) > 1)
+    clicks, expected, square = (np.where(is_large, x, 0.0) for x in (clicks, expected, square))
+    for axis in _SCALINGS * (1, 0):
         sums = (np.maximum(x.sum(axis=axis, keepdims=True), _SURE) for x in (clicks, expected))
         factor = np.divide(*sums)
         expected, square = expected * factor, square * factor**2
     ratios = (clicks - expected) ** 2 / np.maximum(expected - square, _SURE)
-    return _p_value(ratios, (len(ratios) - 1) * (ratios.shape[1] - 1))
+    sums_known = sum(int(is_large.any(axis=axis).sum()) for axis in (0, 1))
+    return _p_value(ratios[is_large], int(cells) - sums_known + 1)
 
 
 def _tables(log: Log, probable: Floats, kinds: Integers) -> Floats:

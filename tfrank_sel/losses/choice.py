@@ -273,7 +273,6 @@ def _clipping(
     has_squares = "label_map" not in kwargs  # which they do not take
     if predictions is not None:
         clips = [x for x in clips if x.of_predictions or has_squares]
-        lists = lists if len(lists) > 1 else lists.T  # of one list, items are compared
     region = Clip(side * at, cap)
     recipes = [x if side > 0.0 else x.mirror() for x in clips]
     squares = [not x.of_predictions for x in clips]
@@ -281,13 +280,14 @@ def _clipping(
         errors, is_level = held_out_errors(clips, region, side * lists[~np.isnan(lists)])
         rule, is_near = "", errors <= EXCESS * errors[squares.index(True)]
     else:
+        known = side * _with_items(lists, lists)
         if callable(predictions):
-            fitted = [predictions(x.loss(width, **kwargs)) for x in recipes]
-            held_out = np.array([_of_items(x, lists)[..., 0] for x in fitted])
-            errors, is_level = compare(side * held_out, side * lists, region)
+            fitted = (predictions(x.loss(width, **kwargs)) for x in recipes)
+            held_out = [_with_items(_of_items(x, lists)[..., 0], lists) for x in fitted]
+            errors, is_level = compare(side * np.array(held_out), known, region)
         else:
-            features = _of_items(predictions, lists, axes=1)
-            errors, is_level = line_errors(clips, region, side * lists, features)
+            features = _with_items(_of_items(predictions, lists, axes=1), lists)
+            errors, is_level = line_errors(clips, region, known, features)
         rule, is_near = ", the simplest of the level ones", errors <= WORSE * errors.min()
     is_level &= is_near
     listed = ", ".join(f"{x.name} {y:.3g}" for x, y in zip(recipes, errors, strict=True))
@@ -310,6 +310,12 @@ def _of_items(values: ArrayLike, lists: Array, axes: int = 0) -> Array:
     if not np.all(np.isfinite(features[~np.isnan(lists)])):
         raise refusal("`predictions` must be finite for each score", "NaN or infinity")
     return features
+
+
+def _with_items(values: Array, lists: Array) -> Array:
+    """The values of lists with items; of a single one, its items, as lists of one."""
+    some = values[~np.isnan(lists).all(axis=1)]
+    return some if len(some) > 1 else np.swapaxes(some, 0, 1)
 
 
 def _way_out(

@@ -180,13 +180,16 @@ def ndcg(
     if metric.k is not None:
         discounts[ranks >= metric.k] = 0.0
     ideal = items.sum(gains[np.lexsort((-gains, of_item))] * discounts)
-    # a list whose items all have weight 0 does not count
-    counted = items.list_weights * (items.sum(np.maximum(items.weights, 0.0)) > 0.0)
+    total = items.sum(np.maximum(items.weights, 0.0))
+    # a list whose items all have weight 0 does not count; what no number measures is NaN
+    unknown = np.isnan(total) | (items.sum(1.0 * np.isinf(items.labels)) > 0.0)
+    counted = np.maximum(items.list_weights, 0.0) * np.where(unknown, np.nan, total > 0.0)
 
     def at(scores: Values) -> tuple[Values, Values]:
         ranked = scores[items.valid].astype(np.float32)
-        # an item of score -inf has no rank; one of NaN is last, equal to no other
-        order = np.lexsort((-np.fmax(ranked, np.finfo(np.float32).min), of_item))
+        # an item of score -inf has no rank; one of NaN is last of the others, equal to none
+        finite = np.fmax(ranked, np.finfo(np.float32).min)
+        order = np.lexsort((-finite, np.isneginf(ranked), of_item))
         in_order = np.where(np.isneginf(ranked), np.nan, ranked)[order]
         gained = np.where(np.isneginf(ranked), 0.0, gains)[order]
         is_first = np.append(True, in_order[1:] != in_order[:-1])
@@ -195,7 +198,7 @@ def ndcg(
         size = np.diff(blocks, append=len(order))
         # items of equal scores share their ranks
         dcg = np.repeat(np.add.reduceat(gained, blocks) / size, size) * discounts
-        values = np.divide(items.sum(dcg), ideal, out=np.zeros(len(ideal)), where=ideal > 0.0)
+        values = np.divide(items.sum(dcg), ideal, out=np.zeros(len(ideal)), where=ideal != 0.0)
         return values, counted
 
     return at if len(gains) else lambda scores: (np.zeros(0), np.zeros(0))
