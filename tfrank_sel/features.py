@@ -7,7 +7,7 @@ A list is two matrices: numbers `[list_size, num_features]`, NaN if missing, and
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from tfrank_sel.arguments import Checked
@@ -380,14 +380,14 @@ def means_missing(values: Any) -> Any:
     return values == MISSING_INTEGER if is_integer else values <= MISSING_NUMBER
 
 
-def whole(column: str) -> str:
-    """Returns the feature of a column of a matrix or a network.
+def whole(column: str, features: Collection[str] = ()) -> str:
+    """Returns the feature of a column of a matrix or a network; itself, if it is one of some.
 
     Example:
-        >>> whole("embedding[2]"), whole("at[day_sin]"), whole("ctr[30d]")
-        ('embedding', 'at', 'ctr[30d]')
+        >>> whole("embedding[2]"), whole("at[day_sin]"), whole("ctr[30d]"), whole("x[1]", ["x[1]"])
+        ('embedding', 'at', 'ctr[30d]', 'x[1]')
     """
-    return _PART.sub("", column)
+    return column if column in features else _PART.sub("", column)
 
 
 def check(features: Mapping[str, Feature]) -> None:

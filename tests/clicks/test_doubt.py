@@ -83,8 +83,15 @@ def test_groups_in_which_positions_have_other_effects_are_told(steep, tmp_path):
     told = "positions have other effects in some groups than in others"
     assert any(told in str(x.message) for x in warned) == (told in done.output) == (steep > 0.0)
     assert "device" in parquet.read_schema(output).names
-    [fit] = clicks.compare(log, ["pbm"])
-    assert (fit.fits_groups < 0.05) == (steep > 0.0)
+    # a group of few rows at one position hides nothing
+    some = np.where((columns["position"] == 1) & (columns["session"] < 40), "tv", columns["device"])
+    for group in (columns["device"], some):
+        log = clicks.Log.of(columns | {"device": group}, group="device")
+        [fit] = clicks.compare(log, ["pbm"])
+        assert (fit.fits_groups < 0.05) == (steep > 0.0)
+    command = ["correct", str(file), "--output", f"{output}2", "--group", "device"]
+    refused = CliRunner().invoke(app, [*command, "--method", "pbm"])
+    assert "--group requires --method auto" in refused.output
 
 
 def test_names_and_the_order_of_sessions_are_no_seed():

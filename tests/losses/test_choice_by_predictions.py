@@ -107,6 +107,15 @@ def test_padding_and_one_list_are_no_matter() -> None:
     assert losses.design(scores=padded[1], predictions=padded[0]).reason == expected.reason
     flat = losses.design(scores=scores.ravel(), predictions=x.reshape(-1, 3))
     assert type(flat.loss) is type(expected.loss)
+    alone = [
+        np.pad(
+            y.reshape(1, -1, *y.shape[2:]),
+            [(0, 2), *[(0, 0)] * (y.ndim - 1)],
+            constant_values=np.nan,
+        )
+        for y in (x, scores)
+    ]
+    assert losses.design(scores=alone[1], predictions=alone[0]).reason == flat.reason
 
 
 def test_grades_with_a_map_to_scores_take_no_squares() -> None:

@@ -245,8 +245,9 @@ def test_evaluation_equals_the_metric_and_pickles(metric: Any, is_maximised: boo
 
 @pytest.mark.parametrize("k", [2, None])
 @pytest.mark.parametrize("gain", ranking.GAINS)
+@pytest.mark.parametrize("odd", ["", "NaN scores", "NaN weight", "infinite label", "negative"])
 def test_ndcg_equals_that_of_padded_lists(
-    k: int | None, gain: str, monkeypatch: pytest.MonkeyPatch
+    k: int | None, gain: str, odd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random, sizes = np.random.default_rng(1), np.array([3, 6, 1, 0, 4, 30])
     items = int(sizes.sum())
@@ -254,8 +255,17 @@ def test_ndcg_equals_that_of_padded_lists(
     scores = random.choice([-np.inf, np.nan, -1.0, -0.0, 0.0, 1.0], items)
     of_items = random.uniform(0.5, 2.0, items)
     of_items[:3] = 0.0
+    of_lists = random.uniform(0.5, 2.0, len(sizes))
+    if odd == "NaN scores":
+        scores[:9] = np.where(random.random(9) < 0.5, -np.inf, np.nan)
+    elif odd == "NaN weight":
+        of_items[4] = np.nan
+    elif odd == "infinite label":
+        labels[4] = np.inf
+    elif odd == "negative":
+        of_lists[:2] *= -1.0
     metric = metrics.NDCG(k, ranking.GAINS[gain])
-    for weights in (None, of_items, random.uniform(0.5, 2.0, len(sizes))):
+    for weights in (None, of_items, of_lists):
         value = Measured(metric)(labels, scores, weights, sizes)
         with monkeypatch.context() as patch:
             patch.setattr(closed_forms, "measures", lambda _: False)

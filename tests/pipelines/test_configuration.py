@@ -230,6 +230,13 @@ def test_an_error_of_a_value_of_several_types_is_one_line_of_its_key(setting, li
     assert told.startswith(f"--set {setting}: {line}")
 
 
+def test_what_is_omitted_leaves_a_feature():
+    both = 'features.a="number"', 'features.b="number"'
+    assert {*with_set(*both, 'data.omit=["a"]').features} == {"b"}
+    with pytest.raises(ConfigurationError, match=r"data.omit must leave a feature.*a, b"):
+        with_set(*both, 'data.omit=["a", "b"]')
+
+
 def test_a_loss_that_is_not_the_default_stays_with_a_region(tmp_path):
     named = "training.loss=[{class='LambdaLoss'}]", "evaluation.baseline={class='LambdaLoss'}"
     kept = with_set("training.region=0.1", *named)

@@ -62,8 +62,11 @@ def test_a_shell_takes_the_words_of_a_printed_command_as_they_are():
 def test_options_take_each_name_that_is_printed():
     for names in (NAMES, ['"', " ,a"], ["a,aa", '"']):
         assert split(join(names)) == [*names]
-    for name in (*NAMES, "a\nb", "x\x1b"):
+    for name in (*NAMES, "a\nb", "x\x1b", "a=b", "'", '"='):
         assert Override.parse(assignment(name, "data", "query")).value == name
+        feature = Override.parse(assignment({"type": "number"}, "features", name))
+        assert feature.path == ["features", name]
+        assert feature.value == {"type": "number"}
         assert split(join([name])) == [name]
 
 

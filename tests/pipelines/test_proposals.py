@@ -110,6 +110,11 @@ def test_suspects_are_marked_and_only_changed_keys_printed(log, tmp_path):
     assert found["data"]["omit"] == ["after", "outcome", "copy"]
     assert not {*found["features"]} & {*suspects}
     assert "# copy is omitted: data.omit" in text
+    # a name that a part of a vector would have
+    odd = without({**log, "price[1]": suspects["copy"]}, "position")
+    _, text = config(tmp_path, odd, "--query", "query")
+    assert "# price[1] is suspect" in text
+    assert "# price is suspect" not in text
     everything, _ = config(tmp_path, {**log, **suspects}, *named, "--all")
     assert everything["features"] == found["features"]
     assert "training" in everything

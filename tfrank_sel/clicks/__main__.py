@@ -95,6 +95,8 @@ def correct(
         raise ValueError(f"{output}: exists. Expected a new file")
     if not label:
         raise refusal("--label must be the name of a column", repr(label))
+    if group and method != "auto":
+        raise refusal("--group requires --method auto, which compares groups", f"{method}")
     roles = _roles(query, item, position, click, session, shown)
     roles |= {"group": group} if group else {}
     table = read(stores.expand(log), roles, others=True, format=format)

@@ -61,10 +61,10 @@ def content(labels: ArrayLike, weights: ArrayLike | None, group: ArrayLike | Non
             "Lists are needed: give the data the sizes of the lists, `group`", "group=None"
         )
     y, sizes = np.asarray(labels, np.float64).ravel(), np.asarray(group, np.int64).ravel()
-    if sizes.sum() != len(y):
+    if sizes.sum() != len(y) or sizes.min(initial=0) < 0:
         raise refusal(
-            "The sizes in `group` must add up to the number of labels",
-            f"sum(group)={sizes.sum()}, len(labels)={len(y)}",
+            "The sizes in `group` must be at least 0 and add up to the number of labels",
+            f"sum(group)={sizes.sum()}, min(group)={sizes.min()}, len(labels)={len(y)}",
         )
     if weights is None:
         return y.tobytes(), None, sizes.tobytes()

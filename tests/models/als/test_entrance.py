@@ -110,7 +110,7 @@ def test_numbers_that_are_no_indices_are_refused(column, wrong):
         RGFactorizer().fit(rows)
 
 
-def test_columns_of_users_and_items_may_be_named():
+def test_columns_of_users_and_items_may_be_named(tmp_path):
     plain = {"user": ["a", "a", "b", "c"], "item": [7, 8, 8, 9], "gain": [1.0, 2.0, 1.0, 3.0]}
     names = {"user": "userId", "item": "item id"}
     named = {names.get(x, x): y for x, y in plain.items()} | {"user": [1, 2, 3, 4]}
@@ -118,10 +118,14 @@ def test_columns_of_users_and_items_may_be_named():
     one.fit(plain, plain).partial_fit({"user": ["d"], "item": [7]})
     with pytest.warns(UserWarning, match=r"columns \['user'\], which are left out"):
         other.fit(named, named, **names)
-    other.partial_fit({"userId": ["d"], "item id": [7]}, **names)
+    assert other.history_[0]["ndcg@10"] == one.history_[0]["ndcg@10"]
+    other.save(tmp_path / "model")
+    other = RGFactorizer.load(tmp_path / "model")
+    other.partial_fit({"item id": [7], "userId": ["d"]})  # by the names of the fit
     np.testing.assert_array_equal(one.recommend("d", k=3)[0], other.recommend("d", k=3)[0])
     np.testing.assert_array_equal(one.user_factors_, other.user_factors_)
-    assert other.history_[0]["ndcg@10"] == one.history_[0]["ndcg@10"]
+    with pytest.raises(ValueError, match="must have columns `userId`"):
+        other.partial_fit({"i": [1], "u": ["a"]})
     for given, columns in ((plain, names), (named, {"user": "userId", "item": "userId"})):
         with pytest.raises(ValueError, match=r"must have columns `userId`, .* by `user=`"):
             other.fit(given, **columns)

@@ -248,6 +248,7 @@ class RGFactorizer(Configurable):
         if group.rank == 0:
             progress.warn_if_collapsed(items)
         self._learn(users, items, matrix, known_ids, regularization_=strength, history_=history)
+        self._columns = user, item
         return self
 
     def partial_fit(
@@ -255,8 +256,8 @@ class RGFactorizer(Configurable):
         interactions: Any,
         sweeps: int = 1,
         *,
-        user: str = "user",
-        item: str = "item",
+        user: str | None = None,
+        item: str | None = None,
         list_weights: ArrayLike | None = None,
     ) -> Self:
         """Adds interactions, and refits the users and items that have some of them.
@@ -267,8 +268,8 @@ class RGFactorizer(Configurable):
         Args:
             interactions: Positives, of the same kind as those of the fit.
             sweeps: Number of sweeps.
-            user: As in `fit`.
-            item: As in `fit`.
+            user: As in `fit`; that of the fit if `None`.
+            item: As `user`.
             list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
                 `None`.
 
@@ -277,6 +278,8 @@ class RGFactorizer(Configurable):
         """
         is_fitted = hasattr(self, "seen_")
         known_ids = self._numberings if is_fitted else None
+        of_fit = getattr(self, "_columns", ("user", "item"))
+        user, item = (x or y for x, y in zip((user, item), of_fit, strict=True))
         taken = read(interactions, known_ids, timed=False, user=user, item=item)
         factors, sizes = None, self.seen_.shape if is_fitted else (0, 0)
         matrix = taken.matrix(fitted=sizes)
@@ -403,7 +406,8 @@ class RGFactorizer(Configurable):
         arrays = {name: getattr(self, f"{name}_") for name in ("user_factors", "item_factors")}
         for name, numbering in zip(("user_ids", "item_ids"), self._numberings, strict=True):
             arrays |= ids.to_arrays(name, numbering)
-        config = {**self.get_config(), "regularization": self.regularization_}
+        columns = {"columns": getattr(self, "_columns", ("user", "item"))}
+        config = {**self.get_config(), **columns, "regularization": self.regularization_}
         _write(path, config, arrays, self.seen_)
 
     @classmethod
@@ -419,11 +423,13 @@ class RGFactorizer(Configurable):
         with artefacts.name_file_in_errors(path / _CONFIG, "the configuration of an RGFactorizer"):
             config = json.loads((path / _CONFIG).read_text(encoding="utf-8"))
             config.pop("device", None)  # versions before 0.1.0 had it
+            columns = config.pop("columns", ("user", "item"))
             model = cls.from_config(config)
         with artefacts.name_file_in_errors(path / _ARRAYS, "the arrays of this RGFactorizer"):
             pair, numberings, seen = _read(path / _ARRAYS)
             users, items = model._factors(seen.shape, pair)
         model._learn(users, items, seen, numberings)
+        model._columns = tuple(columns)
         return model
 
     @property

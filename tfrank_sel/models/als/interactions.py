@@ -18,7 +18,7 @@ Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
 _COLUMNS = ("user", "item", "gain")
 _PLACE = "interactions"
 _TIME = 1e7  # days written as numbers, such as 20240229, and seconds since 1970, are above
-_DAYS = (10_957, 29_220)  # since 1970: 2000 to 2050
+_DAYS = (7_305, 29_220)  # since 1970: 1990 to 2050
 # most indices that a column may have: so many per interaction, and so many more
 _GAPS, _FREE = 10, 100_000
 
@@ -296,8 +296,8 @@ def _are_times(column: Any) -> bool:
     if not arrow_types.is_number(kind) or not len(column):
         return _is_of_numbers(kind) and not arrow_types.is_number(kind)
     numbers = arrays.doubles(column)
-    first, last = float(numbers.min()), float(numbers.max())
-    return first >= _TIME or _DAYS[0] <= first <= last <= _DAYS[1]
+    is_of_days = _DAYS[0] <= np.median(numbers) and numbers.max() <= _DAYS[1]
+    return bool(numbers.min() >= _TIME or is_of_days)
 
 
 def _pairs(interactions: Any) -> Any:

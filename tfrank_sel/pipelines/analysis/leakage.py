@@ -272,12 +272,13 @@ def suspects(configuration: Configuration) -> dict[str, str]:
     sample, _ = files.reader.sample_files(files.train_files, files.columns.required_names)
     labels, reasons = arrays.floats(sample[configuration.data.label]), dict[str, str]()
     for leak in of_table(files.train_files[0], sample, schema, configuration.gates):
-        column = sample[whole(leak.feature)]
+        name = whole(leak.feature, sample.schema.names)
+        column = sample[name]
         present = arrays.plain(column.is_valid()).to_numpy(zero_copy_only=False)
         missing = f"{1.0 - present.mean():.0%} missing, " if not present.all() else ""
-        if missing and labels[present].min() > 0.0:
+        if missing and np.nanmin(labels[present]) > 0.0:
             missing += "present only on rows with a label above 0, "
-        reasons[whole(leak.feature)] = f"{missing}orders the labels: {leak.received}"
+        reasons[name] = f"{missing}orders the labels: {leak.received}"
     return reasons
 
 

@@ -16,11 +16,14 @@ import tomlkit
 from tomlkit.items import Item
 
 from tfrank_sel.arguments import StrPath
+from tfrank_sel.commandline import printable
 from tfrank_sel.data import stores
 from tfrank_sel.errors import received
 from tfrank_sel.pipelines.configuration.section import ConfigurationError, Section, fields, no_key
 from tfrank_sel.pipelines.configuration.sections import Configuration, place
 
+# a key ends at the first = outside of quotes
+_KEY = re.compile(r"""((?:"(?:[^"\\]|\\.)*"|'[^']*'|[^="'])*)(=?)(.*)""", re.DOTALL)
 WIDTH = 88  # maximum width of a line; longer lists are split into several lines
 
 
@@ -49,7 +52,9 @@ class Override:
             >>> Override.parse("training.loss.class=LambdaLoss").value
             'LambdaLoss'
         """
-        key, equals, value = text.partition("=")
+        found = _KEY.match(text)
+        assert found is not None  # all of its parts may be empty
+        key, equals, value = found.groups()
         try:
             parsed = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -311,7 +316,7 @@ def _write(table: Any, section: Section, default: Section | None = None) -> None
 
 
 def _comment(table: Any, text: str) -> None:
-    for line in textwrap.wrap(text, WIDTH):
+    for line in textwrap.wrap(printable(text), WIDTH):
         table.add(tomlkit.comment(line))
 
 

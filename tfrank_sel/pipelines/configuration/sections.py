@@ -232,7 +232,10 @@ class Configuration(Section):
         omit = [omit] if isinstance(omit, str) else omit
         if not isinstance(features, Mapping) or not isinstance(omit, list):
             return values
-        return {**values, "features": {x: y for x, y in features.items() if x not in omit}}
+        left = {x: y for x, y in features.items() if x not in omit}
+        if features and not left:
+            raise refusal("data.omit must leave a feature", ", ".join(omit))
+        return {**values, "features": left}
 
     @model_validator(mode="after")
     def _labels_are_scores(self) -> Self:

@@ -363,6 +363,8 @@ class Job:
         if files is None or configuration.features or not isinstance(files.reader, TableReader):
             return cls(configuration, files, output)
         configuration, left_out = _with_types(configuration, files)
+        if (omit := configuration.data.omit) and not configuration.features:
+            raise configuration.error("data.omit", "must leave a feature", ", ".join(omit))
         return cls(configuration, inputs(configuration), output, left_out)
 
     @functools.cached_property

@@ -166,7 +166,7 @@ def _beside(evaluation: Evaluation) -> dict[str, Comparisons]:
 def _leaks(run: "Run") -> list[str]:
     """The features that are known after the label only, and are not allowed to be."""
     leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
-    late = dict.fromkeys(whole(x.feature) for x in leaks)
+    late = dict.fromkeys(whole(x.feature, run.configuration.features) for x in leaks)
     return [x for x in late if x not in run.configuration.blessing.allow_leaks]
 
 
