@@ -103,6 +103,41 @@ def test_parts_that_do_not_fit_are_an_error(features, message):
         read([good, example(**features)])
 
 
+FLOAT = tf.train.Feature(float_list=tf.train.FloatList(value=[1.0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "feature", "message"),
+    [
+        ("features", FLOAT, "`features` must have values of bytes"),
+        ("relevance", FLOAT, "`relevance` must have values of bytes"),
+        ("texts", FLOAT, "`texts` must have values of bytes"),
+        ("features", [bytes(4), bytes(4)], "`features` must be one value of bytes. Received: 2"),
+        ("relevance", [b"\0\0", b"\x80\x3f"], "`relevance` must be one value .* Received: 2"),
+    ],
+)
+def test_features_of_another_kind_are_no_items(name, feature, message):
+    one = tf.train.Example.FromString(packed.serialize(np.ones([1, 2]), SPEC))
+    if isinstance(feature, list):
+        feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=feature))
+    one.features.feature[name].CopyFrom(feature)
+    serialized = tf.constant([one.SerializeToString()])
+    spec = SPEC if name != "texts" else FeatureSpec(num_features=0, num_texts=1)
+    with pytest.raises(ValueError, match=message):
+        packed.items(serialized, spec)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=name):
+        packed.parse(serialized, spec)
+
+
+def test_items_are_read_from_a_tensor_and_an_unset_feature_is_absent():
+    one = tf.train.Example.FromString(packed.serialize(np.ones([1, 2]), SPEC))
+    one.features.feature["relevance"].SetInParent()
+    serialized = tf.constant([one.SerializeToString()])
+    np.testing.assert_array_equal(
+        packed.items(serialized, SPEC).labels, read(serialized)["relevance"][0]
+    )
+
+
 @pytest.mark.parametrize("name", ["labels", "doc_ids"])
 @pytest.mark.parametrize("serialize", [packed.serialize, elwc.serialize])
 def test_parts_of_another_shape_are_not_written(serialize, name):

@@ -35,6 +35,21 @@ def test_records_are_framed_as_tensorflow_does(tmp_path_factory, found):
         assert file.read() == b"".join(octets for x in found for octets in shards.frame_record(x))
 
 
+@given(st.binary(max_size=99), st.integers(0), st.integers(1, 255))
+def test_a_change_of_any_byte_is_told(tmp_path_factory, record, index, flipped):
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    octets = bytearray(b"".join(shards.frame_record(record)))
+    octets[index % len(octets)] ^= flipped
+    path.write_bytes(octets)
+    with pytest.raises(ValueError, match="damaged must have records with their checksums"):
+        list(shards.records(str(path)))
+    if index % len(octets) < 12:  # the length and its checksum
+        with pytest.raises(ValueError, match="damaged must have records with their checksums"):
+            shards.split_shards([str(path)], 1)
+        with pytest.raises(ValueError, match="damaged must have records with their checksums"):
+            list(shards.Piece([(str(path), 0, 1)]).records())
+
+
 @pytest.fixture
 def folders(tmp_path):
     for name in ("records", "scratch"):

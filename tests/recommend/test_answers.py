@@ -121,6 +121,23 @@ def test_the_file_is_new_and_a_damaged_part_is_named(saved, tmp_path, monkeypatc
         recommender.write(path)
 
 
+def test_a_file_that_appears_meanwhile_stays(saved, tmp_path, monkeypatch):
+    path, recommender = tmp_path / "all.parquet", Recommender.load(saved)
+    table = answers._table
+
+    def beside_another(*given):
+        path.write_text("of another program")
+        return table(*given)
+
+    monkeypatch.setattr(answers, "_table", beside_another)
+    with pytest.raises(FileExistsError, match="must not exist"):
+        recommender.write(path)
+    assert path.read_text() == "of another program"
+    path.unlink()
+    recommender.write(path)
+    check(path, recommender, 10)
+
+
 def test_users_without_enough_candidates_have_fewer_rows(tmp_path):
     recommender = Recommender((Successors(count=2), Popular(count=2)), num_trees=3).fit(TAKEN)
     recommender.write(tmp_path / "all.parquet", 20)

@@ -44,7 +44,7 @@ def _message(name: str) -> type[Any]:
 
 _POOL = descriptor_pool.DescriptorPool()
 _POOL.Add(text_format.Parse(_FILE, descriptor_pb2.FileDescriptorProto()))
-_Values, _Example = _message("Values"), _message("Example")
+_Values, _Feature, _Example = map(_message, ("Values", "Feature", "Example"))
 
 
 def serialize(
@@ -115,15 +115,18 @@ def octets(record: bytes) -> dict[bytes, Sequence[bytes]]:
     Raises:
         google.protobuf.message.DecodeError: If it is no such message.
     """
-    entries = _Example.FromString(record).features.feature
-    return {entry.key: entry.value.bytes_list.value for entry in entries}
+    return {name: feature.bytes_list.value for name, feature in _entries(record).items()}
+
+
+def _entries(record: bytes) -> dict[bytes, Any]:
+    return {entry.key: entry.value for entry in _Example.FromString(record).features.feature}
 
 
 def items(serialized: Sequence[bytes], spec: FeatureSpec) -> Lists:
     """Reads a batch of lists in the packed layout without padding.
 
     Args:
-        serialized: The records.
+        serialized: The records, as a sequence or a tensor.
         spec: Names of the parts and number of features.
 
     Returns:
@@ -131,7 +134,8 @@ def items(serialized: Sequence[bytes], spec: FeatureSpec) -> Lists:
 
     Raises:
         google.protobuf.message.DecodeError: If a record is no `tf.train.Example`.
-        ValueError: If features, labels and texts do not have the same whole number of items.
+        ValueError: If features, labels and texts do not have the same whole number of items, or
+            are of another kind than the layout has.
 
     Example:
         >>> spec = FeatureSpec(num_features=1)
@@ -139,11 +143,14 @@ def items(serialized: Sequence[bytes], spec: FeatureSpec) -> Lists:
         >>> batch.sizes.tolist(), batch.features.tolist()
         ([2, 1], [[0.5], [1.5], [2.5]])
     """
-    columns = [octets(record) for record in serialized]
+    records = getattr(serialized, "numpy", lambda: serialized)()
+    columns = [*map(_entries, records)]
     numbers, labels, of_texts = (
-        [column.get(name.encode(), ()) for column in columns]
-        for name in (spec.features, spec.label, spec.texts)
+        _values(columns, name) for name in (spec.features, spec.label, spec.texts)
     )
+    for name, values in ((spec.features, numbers), (spec.label, labels)):
+        if (most := max(map(len, values), default=0)) > 1:
+            raise refusal(f"`{name}` must be one value of bytes", most)
     if spec.num_features:
         sizes = _sizes(spec.features, _lengths(numbers), _FLOAT * spec.num_features)
     else:
@@ -159,6 +166,16 @@ def items(serialized: Sequence[bytes], spec: FeatureSpec) -> Lists:
         matrix = flat.reshape(count, spec.num_texts)
     features = _join(numbers).reshape(count, spec.num_features)
     return Lists.of(sizes, features, matrix, label=of_items)
+
+
+def _values(columns: Sequence[dict[bytes, Any]], name: str) -> list[Sequence[bytes]]:
+    """The values of a feature in each record; none where it is absent."""
+    key, absent = name.encode(), _Feature()
+    features = [column.get(key, absent) for column in columns]
+    # Kinds other than bytes are unknown to the descriptors, but have a size.
+    if any(not feature.HasField("bytes_list") and feature.ByteSize() for feature in features):
+        raise refusal(f"`{name}` must have values of bytes", "another kind")
+    return [feature.bytes_list.value for feature in features]
 
 
 def _join(values: Sequence[Sequence[bytes]]) -> npt.NDArray[np.float32]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.rejections import rejection
+from tfrank_sel.errors import received
 from tfrank_sel.locks import hold, remove_empty
 
 SUCCESS = "_SUCCESS"  # marks a complete output in a store
@@ -71,9 +72,15 @@ def save(work: str, state: Mapping[str, Any]) -> None:
 
 
 def finish(work: str, result: str, output: str) -> None:
-    """Moves a result in the folder to a local output, or marks that in a store; drops the state."""
+    """Moves a result in the folder to a local output, or marks that in a store; drops the state.
+
+    Raises:
+        FileExistsError: If a local output became a file meanwhile, which a move would replace.
+    """
     if stores.is_remote(output):
         stores.write_text(stores.join(output, SUCCESS), "")
+    elif os.path.isfile(output):
+        raise FileExistsError(received("the output must not exist", output))
     else:
         os.rename(result, output)
     stores.remove(stores.join(work, _STATE))

@@ -15,7 +15,7 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.data import stores
 from tfrank_sel.errors import received
 
-_LENGTH = struct.Struct("<Q4x")  # of a record, and a checksum of it
+_LENGTH = struct.Struct("<Q4s")  # of a record, and a checksum of it
 # Number of bytes of the checksum after a record.
 _CHECKSUM = 4
 
@@ -36,12 +36,13 @@ class Piece(Checked):
 
         Raises:
             EOFError: If a file ends before its last record.
+            ValueError: If the length of a record does not have its checksum.
         """
         for path, offset, count in self.spans:
             with stores.open_file(path) as file:
                 file.seek(offset)
                 for _ in range(count):
-                    [length] = _LENGTH.unpack(_exactly(file.read(_LENGTH.size), _LENGTH.size, path))
+                    length = _length(file.read(_LENGTH.size), path)
                     yield _exactly(file.read(length), length, path)
                     file.seek(_CHECKSUM, os.SEEK_CUR)
 
@@ -54,14 +55,14 @@ def records(path: str) -> Iterator[bytes]:
 
     Raises:
         EOFError: If the file ends before its last record.
-        ValueError: If a record does not have its checksum.
+        ValueError: If a record or its length does not have its checksum.
     """
     with (gzip.open if path.endswith(".gz") else open)(stores.near(path), "rb") as file:
         while head := file.read(_LENGTH.size):
-            [length] = _LENGTH.unpack(_exactly(head, _LENGTH.size, path))
+            length = _length(head, path)
             record = _exactly(file.read(length), length, path)
             if file.read(_CHECKSUM) != _checksum(record):
-                raise ValueError(f"{path} must have records with their checksums")
+                raise _damage(path)
             yield record
 
 
@@ -93,8 +94,20 @@ def _ends(path: str) -> Iterator[int]:
     """The offset after each record."""
     with stores.open_file(path) as file:
         while head := file.read(_LENGTH.size):
-            [length] = _LENGTH.unpack(_exactly(head, _LENGTH.size, path))
+            length = _length(head, path)
             yield file.seek(length + _CHECKSUM, os.SEEK_CUR)
+
+
+def _length(head: bytes, path: str) -> int:
+    """The length of the record that follows; a wrong one might ask for more than the memory."""
+    length, checksum = _LENGTH.unpack(_exactly(head, _LENGTH.size, path))
+    if checksum != _checksum(head[:-_CHECKSUM]):
+        raise _damage(path)
+    return int(length)
+
+
+def _damage(path: str) -> ValueError:
+    return ValueError(f"{path} must have records with their checksums")
 
 
 def _exactly(octets: bytes, size: int, path: str) -> bytes:
