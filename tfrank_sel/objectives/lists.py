@@ -64,7 +64,7 @@ def content(labels: ArrayLike, weights: ArrayLike | None, group: ArrayLike | Non
     if sizes.sum() != len(y) or sizes.min(initial=0) < 0:
         raise refusal(
             "The sizes in `group` must be at least 0 and add up to the number of labels",
-            f"sum(group)={sizes.sum()}, min(group)={sizes.min()}, len(labels)={len(y)}",
+            f"sum(group)={sizes.sum()}, len(labels)={len(y)}, sizes from {sizes.min()}",
         )
     if weights is None:
         return y.tobytes(), None, sizes.tobytes()
